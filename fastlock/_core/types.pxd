@@ -52,3 +52,24 @@ cdef struct outcome_t:
     uint64_t waiter            # wakes: the revision the waiter was enqueued at
     uint64_t token
     uint64_t revision
+
+
+# One message between members, as decoded in place. Which fields a kind uses is said in peer.capnp.
+cdef struct raft_message_t:
+    uint16_t kind
+    uint8_t reject
+    uint8_t force
+    uint8_t last
+    uint32_t group
+    uint64_t source
+    uint64_t target
+    uint64_t term
+    uint64_t index
+    uint64_t log_term
+    uint64_t commit
+    uint64_t context
+    uint64_t hint_index
+    uint64_t hint_term
+    slice_t chunk
+    const uint8_t* entries_data   # list of Data pointers; codec.pxd has the reader for its elements
+    uint32_t entries_count
