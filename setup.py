@@ -2,6 +2,8 @@
 
 FASTLOCK_DEBUG=1      expensive invariants asserted, line tracing
 FASTLOCK_SANITIZE=1   AddressSanitizer and UndefinedBehaviorSanitizer
+
+The Makefile builds these two in copies of the tree, so that they never replace the release build.
 """
 
 import os
@@ -12,7 +14,10 @@ from setuptools import Extension, setup
 
 DEBUG = os.environ.get("FASTLOCK_DEBUG") == "1"
 SANITIZE = os.environ.get("FASTLOCK_SANITIZE") == "1"
+if DEBUG and SANITIZE:
+    raise SystemExit("FASTLOCK_DEBUG and FASTLOCK_SANITIZE are two different builds: set one of them")
 
+JOBS = os.cpu_count() or 1
 SANITIZERS = "-fsanitize=address,undefined"
 
 compile_args = ["-std=c11", "-fno-strict-aliasing", "-Wno-unused-function"]
@@ -44,14 +49,12 @@ extensions = [
         extra_compile_args=compile_args,
         extra_link_args=link_args,
         define_macros=macros,
+        depends=["setup.py"],
     )
     for source in sorted(Path("fastlock").rglob("*.pyx"))
 ]
 
 setup(
-    ext_modules=cythonize(
-        extensions,
-        compiler_directives=directives,
-        nthreads=os.cpu_count() or 1,
-    )
+    ext_modules=cythonize(extensions, compiler_directives=directives, nthreads=JOBS),
+    options={"build_ext": {"parallel": JOBS}},
 )
