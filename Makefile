@@ -17,11 +17,11 @@ RELEASE := build/release.stamp
 # What a compiled build depends on, and what a copy of the tree consists of.
 COMPILED_FROM := setup.py $(shell find fastlock \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h' \) 2>/dev/null)
 COMPILED_MODULES := $(subst /,.,$(patsubst %.pyx,%,$(filter %.pyx,$(COMPILED_FROM))))
-TREE := $(wildcard fastlock tests bench docs setup.py pyproject.toml README.md CHANGELOG.md LICENSE Makefile MANIFEST.in)
+TREE := $(wildcard fastlock tests bench tools docs setup.py pyproject.toml README.md CHANGELOG.md LICENSE Makefile MANIFEST.in)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build run test lint format fuzz bench debug sanitize test-debug clean distclean
+.PHONY: help build run test lint format schema fuzz bench debug sanitize test-debug clean distclean
 
 help: ## list the targets
 	@echo "fastlock: make <target>"
@@ -40,8 +40,8 @@ $(INSTALLED): pyproject.toml
 	@echo "installing fastlock and its tools into $(VENV)"
 	@$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 		> $(VENV)/build-requires.txt
-	@$(PY) -m pip install --quiet --requirement $(VENV)/build-requires.txt
-	@$(PY) -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/build-requires.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[dev]'
 	@touch $@
 
 $(RELEASE): $(INSTALLED) $(COMPILED_FROM)
@@ -63,6 +63,9 @@ lint: $(RELEASE) ## ruff, mypy, and stubtest on the compiled modules
 	$(VENV)/bin/ruff check .
 	$(PY) -m mypy
 	$(PY) -m mypy.stubtest --mypy-config-file pyproject.toml $(COMPILED_MODULES)
+
+schema: $(INSTALLED) ## rewrite the field offsets after a change of fastlock/schema/
+	$(PY) tools/generate_layout.py
 
 format: $(INSTALLED) ## let ruff rewrite what it can
 	$(VENV)/bin/ruff check --fix .

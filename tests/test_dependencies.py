@@ -14,8 +14,8 @@ SUFFIXES = (".py", ".pyi", ".pyx", ".pxd", ".pxi")
 # The rooms of the house. A module belongs to the room with the longest name that is a prefix of its
 # own; what has no room here fails, so a new module has to say where it belongs.
 EVERYONE = ["errors", "config"]
-WIRE = ["_core.types", "_core.codec", "_core.resp"]
-TABLE_PARTS = ["_core.timers"]
+WIRE = ["_core.types", "_core.layout", "_core.codec", "_core.resp"]
+STRUCTURES = ["_core.slab", "_core.index", "_core.timers"]
 MAY_SEE: dict[str, list[str]] = {
     "errors": [],
     "config": ["errors"],
@@ -24,17 +24,20 @@ MAY_SEE: dict[str, list[str]] = {
     # state machines do not know each other.
     "_core": [],
     "_core.types": [],
-    "_core.codec": [*EVERYONE, "schema", "_core.types"],
+    "_core.layout": [],
+    "_core.codec": [*EVERYONE, "schema", "_core.types", "_core.layout"],
     "_core.resp": [*EVERYONE, "_core.types"],
-    "_core.timers": [*EVERYONE, *WIRE],
-    "_core.locktable": [*EVERYONE, *WIRE, *TABLE_PARTS],
-    "_core.raft": [*EVERYONE, *WIRE, *TABLE_PARTS],
+    "_core.slab": [*EVERYONE, "_core.types"],
+    "_core.index": [*EVERYONE, "_core.types", "_core.slab"],
+    "_core.timers": [*EVERYONE, "_core.types", "_core.slab", "_core.index"],
+    "_core.locktable": [*EVERYONE, *WIRE, *STRUCTURES],
+    "_core.raft": [*EVERYONE, *WIRE, *STRUCTURES],
     # Everything else is I/O around it.
     "storage": [*EVERYONE, "schema", "_core"],
     "node": [*EVERYONE, "schema", "_core", "storage", "router"],
     "router": EVERYONE,
-    "gateways": [*EVERYONE, "schema", "_core.types", "_core.codec", "_core.resp", "router"],
-    "client": [*EVERYONE, "_core.types", "_core.codec", "router"],
+    "gateways": [*EVERYONE, *WIRE, "schema", "router"],
+    "client": [*EVERYONE, "_core.codec", "router"],
     "fencing": ["errors"],
     "datastore": ["errors", "fencing"],
     "cli": [
