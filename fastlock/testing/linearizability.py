@@ -1,0 +1,156 @@
+"""Decides whether what clients saw can be explained by one lock table acting one command at a time.
+
+Keys that no command names together are independent objects, so every such family of keys is
+searched on its own. The search is Wing and Gong's with Lowe's memory of visited configurations: a
+configuration is (which operations have acted, the state they left), and one that failed once is
+never tried again. An operation without an answer may act at any time after its call, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from fastlock.testing.lock_model import LockModel, Operation, State
+
+# Configurations a search may visit in one family before it gives up; honest histories need few.
+CONFIGURATIONS_MAX = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the search found: `decided` is False where the budget ran out first."""
+
+    linearizable: bool
+    decided: bool
+    configurations: int
+    explanation: str = ""
+
+
+def check(operations: Iterable[Operation], configurations_max: int = CONFIGURATIONS_MAX) -> Verdict:
+    """Judge a whole history; the first family that cannot be explained decides."""
+    visited = 0
+    undecided = ""
+    for keys, family in _families(list(operations)):
+        verdict = _search(LockModel(keys, family), family, configurations_max)
+        visited += verdict.configurations
+        if verdict.decided and not verdict.linearizable:
+            return replace(verdict, configurations=visited)
+        if not verdict.decided:
+            undecided = undecided or verdict.explanation
+    return Verdict(not undecided, not undecided, visited, undecided)
+
+
+def _families(operations: list[Operation]) -> list[tuple[tuple[bytes, ...], list[Operation]]]:
+    """Group operations by the keys they link; the end of a lease goes wherever the lease was used."""
+    parent: dict[bytes, bytes] = {}
+
+    def root(key: bytes) -> bytes:
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]
+            key = parent[key]
+        return key
+
+    for operation in operations:
+        for key in operation.keys:
+            parent.setdefault(key, key)
+            parent[root(key)] = root(operation.keys[0])
+
+    keys_of: dict[bytes, list[bytes]] = {}
+    for key in parent:
+        keys_of.setdefault(root(key), []).append(key)
+    members: dict[bytes, list[Operation]] = {name: [] for name in keys_of}
+    families_of_lease: dict[int, dict[bytes, None]] = {}
+    for operation in operations:
+        if operation.keys:
+            name = root(operation.keys[0])
+            members[name].append(operation)
+            if operation.lease:
+                families_of_lease.setdefault(operation.lease, {})[name] = None
+    for operation in operations:
+        if not operation.keys:
+            for name in families_of_lease.get(operation.lease, ()):
+                members[name].append(operation)
+    return [(tuple(sorted(keys_of[name])), members[name]) for name in keys_of]
+
+
+def _search(model: LockModel, family: Sequence[Operation], configurations_max: int) -> Verdict:
+    """Depth first: what must act before what may act, so that honest histories need no detours."""
+    must = sorted((o for o in family if o.end is not None), key=lambda o: (o.call, o.end))
+    may = sorted((o for o in family if o.end is None), key=lambda o: o.call)
+    operations = must + may
+    must_count = len(must)
+    all_must = (1 << must_count) - 1
+
+    state: State = model.initial()
+    done = 0
+    first = 0
+    visited: set[tuple[int, State]] = set()
+    # One frame per operation that acted: where to return to, and which candidates are left there.
+    trail: list[tuple[int, State, int, list[int]]] = []
+    best = 0
+    best_state = state
+    candidates = _candidates(operations, must_count, first, done)
+    while True:
+        if done & all_must == all_must:
+            return Verdict(True, True, len(visited))
+        while candidates:
+            position = candidates.pop()
+            operation = operations[position]
+            following = model.step(state, operation)
+            if following is None or (position >= must_count and following == state):
+                continue
+            acted = done | 1 << position
+            if (acted, following) in visited:
+                continue
+            visited.add((acted, following))
+            if len(visited) > configurations_max:
+                return Verdict(False, False, len(visited), f"gave up on keys {model.keys}")
+            trail.append((done, state, first, candidates))
+            done, state = acted, following
+            while first < must_count and done >> first & 1:
+                first += 1
+            if first > best:
+                best, best_state = first, state
+            candidates = _candidates(operations, must_count, first, done)
+            break
+        else:
+            if not trail:
+                return Verdict(
+                    False, True, len(visited), _explain(model, operations, must_count, best, best_state)
+                )
+            done, state, first, candidates = trail.pop()
+
+
+def _candidates(operations: Sequence[Operation], must_count: int, first: int, done: int) -> list[int]:
+    """What may act next: everything called before the earliest answer still missing. Last is tried first."""
+    earliest_end: int | None = None
+    found: list[int] = []
+    for position in range(first, must_count):
+        operation = operations[position]
+        if earliest_end is not None and operation.call > earliest_end:
+            break
+        if not done >> position & 1:
+            found.append(position)
+            assert operation.end is not None
+            if earliest_end is None or operation.end < earliest_end:
+                earliest_end = operation.end
+    found.reverse()
+    optional: list[int] = []
+    for position in range(must_count, len(operations)):
+        if earliest_end is not None and operations[position].call > earliest_end:
+            break
+        if not done >> position & 1:
+            optional.append(position)
+    return optional + found
+
+
+def _explain(
+    model: LockModel, operations: Sequence[Operation], must_count: int, best: int, state: State
+) -> str:
+    """The longest explanation found, and the answer that no continuation of it can give."""
+    lines = [f"no order of commands explains what was seen on {b', '.join(model.keys)!r}"]
+    lines.append(f"  state after the longest explained prefix: {model.describe(state)}")
+    lines.extend(f"  explained:   {o}" for o in operations[max(0, best - 12) : best])
+    lines.extend(f"  unexplained: {o}" for o in operations[best : min(must_count, best + 12)])
+    return "\n".join(lines)

@@ -1,0 +1,93 @@
+"""What must hold between the nodes of a group, seen from outside: Raft's own safety properties.
+
+All of them are fed as things happen and remember across crashes: a node that forgets is compared
+with what it said before.
+"""
+
+from __future__ import annotations
+
+from fastlock.testing.violation import Violation
+
+
+class OneLeaderPerTerm:
+    """Election safety: at most one node ever leads a group in a term."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[tuple[int, int], int] = {}
+        self.changes = 0
+
+    def elected(self, group: int, term: int, node: int) -> None:
+        leader = self._leaders.setdefault((group, term), node)
+        if leader != node:
+            raise Violation("one leader per term", f"group {group} term {term}: nodes {leader} and {node}")
+        self.changes += 1
+
+
+class LogMatching:
+    """Two logs with the same entry at an index are the same up to there.
+
+    It is enough that an (index, term) names one content and one predecessor, for ever.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[int, int, int], tuple[int, int]] = {}
+
+    def appended(self, group: int, index: int, term: int, previous_term: int, digest: int, node: int) -> None:
+        known = self._entries.setdefault((group, index, term), (previous_term, digest))
+        if known != (previous_term, digest):
+            message = f"group {group} index {index} term {term} on node {node}: follows term {previous_term}"
+            raise Violation("log matching", f"{message}, elsewhere it follows term {known[0]} or differs")
+
+
+class CommittedForEver:
+    """What was committed stays: every node applies the same entries, every later leader has them all."""
+
+    def __init__(self) -> None:
+        self._committed: dict[int, list[tuple[int, int]]] = {}
+
+    def committed_index(self, group: int) -> int:
+        return len(self._committed.get(group, ()))
+
+    def term_at(self, group: int, index: int) -> int:
+        """The term of a committed entry; 0 before the first."""
+        return self._committed[group][index - 1][0] if index else 0
+
+    def applied(self, group: int, index: int, term: int, digest: int, node: int) -> bool:
+        """Note that `node` applies an entry; True if it is the first one ever to do so."""
+        entries = self._committed.setdefault(group, [])
+        if index > len(entries) + 1:
+            message = (
+                f"group {group} node {node} applies index {index} before anybody applied {len(entries) + 1}"
+            )
+            raise Violation("committed for ever", message)
+        if index == len(entries) + 1:
+            entries.append((term, digest))
+            return True
+        if entries[index - 1] != (term, digest):
+            message = f"group {group} index {index}: node {node} applies term {term}, others applied term"
+            raise Violation("committed for ever", f"{message} {entries[index - 1][0]} or another content")
+        return False
+
+    def leads(self, group: int, term: int, node: int, last_index: int, term_at_committed: int) -> None:
+        """Leader completeness; `term_at_committed` is the leader's own term at our committed index."""
+        committed = self.committed_index(group)
+        if last_index < committed or term_at_committed != self.term_at(group, committed):
+            message = f"group {group} term {term}: node {node} leads with log end {last_index}"
+            raise Violation(
+                "leader completeness", f"{message}, index {committed} was committed and it lacks it"
+            )
+
+
+class SameState:
+    """Replicas that applied the same entries have the same state, however they got there."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[tuple[int, int], tuple[int, str]] = {}
+        self.compared = 0
+
+    def observed(self, group: int, index: int, state_hash: int, where: str) -> None:
+        known, elsewhere = self._hashes.setdefault((group, index), (state_hash, where))
+        if known != state_hash:
+            message = f"group {group} index {index}: {where} has {state_hash:016x}"
+            raise Violation("same state", f"{message}, {elsewhere} has {known:016x}")
+        self.compared += 1

@@ -1,0 +1,276 @@
+"""The linearizability checker accepts what a lock table can do and rejects what it cannot."""
+
+import pytest
+
+from fastlock.testing.linearizability import check
+from fastlock.testing.lock_model import Operation
+
+KEY = b"k"
+A, B, C = 0xA, 0xB, 0xC
+
+
+def acquire(call, end, lease, code, token=0, request=1, keys=(KEY,), **fields):
+    return Operation("acquire", call, end, keys, lease, request, code=code, token=token, **fields)
+
+
+def granted(call, end, lease, token, request=1, keys=(KEY,)):
+    return Operation("granted", call, end, keys, lease, request, code="ok", token=token)
+
+
+def release(call, end, lease, code, token, request=1, key=KEY):
+    return Operation("release", call, end, (key,), lease, request, code=code, token=token)
+
+
+def cancel(call, end, lease, code, request=1, keys=(KEY,)):
+    return Operation("cancel", call, end, keys, lease, request, code=code)
+
+
+def lose(call, end, lease, code="expired"):
+    return Operation("end", call, end, (), lease, code=code)
+
+
+def put(call, end, lease, code, token, value, request=1):
+    return Operation("put", call, end, (KEY,), lease, request, code=code, token=token, value=value)
+
+
+def get(call, end, holders=(), waiters=0, value=None):
+    return Operation("get", call, end, (KEY,), holders=holders, waiters=waiters, value=value, code="ok")
+
+
+GOOD = {
+    "acquire and release one after the other": [
+        acquire(0, 1, A, "ok", 5),
+        release(2, 3, A, "ok", 5),
+        acquire(4, 5, B, "ok", 7),
+    ],
+    "overlapping tries, one of them wins": [
+        acquire(0, 9, A, "ok", 5),
+        acquire(1, 8, B, "notAcquired", 5),
+    ],
+    "a try that overlaps the release may win": [
+        acquire(0, 1, A, "ok", 5),
+        release(2, 9, A, "ok", 5),
+        acquire(3, 4, B, "ok", 7),
+    ],
+    "a lost answer to an acquire explains a later refusal": [
+        acquire(0, None, A, None),
+        acquire(5, 6, B, "notAcquired"),
+    ],
+    "a lost answer to an acquire may also mean that it never acted": [
+        acquire(0, None, A, None),
+        acquire(5, 6, B, "ok", 3),
+    ],
+    "an unanswered release may act much later": [
+        acquire(0, 1, A, "ok", 5),
+        release(2, None, A, None, 5),
+        acquire(10, 11, B, "notAcquired", 5),
+        acquire(20, 21, C, "ok", 9),
+    ],
+    "a lease that ended unseen frees the lock": [
+        acquire(0, 1, A, "ok", 5),
+        lose(0, None, A),
+        acquire(10, 11, B, "ok", 7),
+        release(12, 13, A, "leaseLost", 5),
+    ],
+    "waiters are served in order": [
+        acquire(0, 1, A, "ok", 1),
+        acquire(2, 3, B, "queued", wait=True),
+        acquire(4, 5, C, "queued", wait=True),
+        release(6, 7, A, "ok", 1),
+        granted(2, 8, B, 5),
+        release(9, 10, B, "ok", 5),
+        granted(4, 11, C, 7),
+    ],
+    "a waiter whose lease ended is passed over": [
+        acquire(0, 1, A, "ok", 1),
+        acquire(2, 3, B, "queued", wait=True),
+        acquire(4, 5, C, "queued", wait=True),
+        lose(2, 5, B),
+        release(6, 7, A, "ok", 1),
+        granted(4, 8, C, 6),
+    ],
+    "a cancelled wait that arrives late never acts": [
+        cancel(0, 1, A, "ok"),
+        acquire(0, 5, A, "waitCancelled", wait=True),
+        acquire(6, 7, B, "ok", 3),
+    ],
+    "readers share, a writer waits for all of them": [
+        acquire(0, 1, A, "ok", 1, mode="shared"),
+        acquire(2, 3, B, "ok", 2, mode="shared"),
+        acquire(4, 5, C, "queued", wait=True),
+        release(6, 7, A, "ok", 1),
+        release(8, 9, B, "ok", 2),
+        granted(4, 10, C, 6),
+    ],
+    "a semaphore grants up to its limit": [
+        acquire(0, 1, A, "ok", 1, mode="semaphore", limit=3, count=2),
+        acquire(2, 3, B, "ok", 2, mode="semaphore", limit=3),
+        acquire(4, 5, C, "notAcquired", 1, mode="semaphore", limit=3),
+        release(6, 7, A, "ok", 1),
+        acquire(8, 9, C, "ok", 4, mode="semaphore", limit=3, count=2),
+    ],
+    "a fenced value is written while the lock is held": [
+        acquire(0, 1, A, "ok", 5),
+        put(2, 3, A, "ok", 5, b"x"),
+        get(4, 5, holders=((A, 5),), value=b"x"),
+        release(6, 7, A, "ok", 5),
+        put(8, 9, A, "staleToken", 5, b"y"),
+        get(10, 11, value=b"x"),
+    ],
+    "acquire-all takes both keys or waits for both": [
+        acquire(0, 1, A, "ok", 1, keys=(b"x",)),
+        acquire(2, 3, B, "queued", keys=(b"x", b"y"), wait=True),
+        acquire(4, 5, C, "notAcquired", keys=(b"y",)),
+        release(6, 7, A, "ok", 1, key=b"x"),
+        granted(2, 8, B, 4, keys=(b"x", b"y")),
+    ],
+    "lock-delay keeps a key free until it ends": [
+        acquire(0, 1, A, "ok", 1, lock_delay=True),
+        lose(0, None, A),
+        acquire(5, 6, B, "lockDelayed"),
+        Operation("end_delay", 0, None, (), A),
+        acquire(8, 9, B, "ok", 5, request=2),
+    ],
+    "different keys are independent": [
+        acquire(0, 1, A, "ok", 5, keys=(b"x",)),
+        acquire(0, 1, B, "ok", 4, keys=(b"y",)),
+    ],
+}
+
+BAD = {
+    "two exclusive holders": [
+        acquire(0, 1, A, "ok", 5),
+        acquire(2, 3, B, "ok", 7),
+    ],
+    "a token that goes back": [
+        acquire(0, 1, A, "ok", 5),
+        release(2, 3, A, "ok", 5),
+        acquire(4, 5, B, "ok", 4),
+    ],
+    "a token that repeats": [
+        acquire(0, 1, A, "ok", 5),
+        release(2, 3, A, "ok", 5),
+        acquire(4, 5, B, "ok", 5),
+    ],
+    "a refusal on a free lock": [
+        acquire(0, 1, A, "ok", 5),
+        release(2, 3, A, "ok", 5),
+        acquire(4, 5, B, "notAcquired"),
+    ],
+    "an acknowledged grant that was lost": [
+        acquire(0, 1, A, "ok", 5),
+        release(2, 3, A, "staleToken", 5),
+    ],
+    "an acknowledged release that did not happen": [
+        acquire(0, 1, A, "ok", 5),
+        release(2, 3, A, "ok", 5),
+        get(4, 5, holders=((A, 5),)),
+    ],
+    "waiters served out of order": [
+        acquire(0, 1, A, "ok", 1),
+        acquire(2, 3, B, "queued", wait=True),
+        acquire(4, 5, C, "queued", wait=True),
+        release(6, 7, A, "ok", 1),
+        granted(4, 8, C, 5),
+        release(9, 10, C, "ok", 5),
+        granted(2, 11, B, 7),
+    ],
+    "a waiter granted after its lease ended": [
+        acquire(0, 1, A, "ok", 1),
+        acquire(2, 3, B, "queued", wait=True),
+        lose(2, 5, B),
+        release(6, 7, A, "ok", 1),
+        granted(6, 9, B, 5),
+    ],
+    "a lease that came back": [
+        acquire(0, 1, A, "ok", 1),
+        lose(0, 3, A),
+        acquire(4, 5, A, "ok", 7, request=2),
+    ],
+    "a called-off acquire that acted all the same": [
+        cancel(0, 1, A, "ok"),
+        acquire(2, 5, A, "ok", 3),
+    ],
+    "exclusive together with shared": [
+        acquire(0, 1, A, "ok", 1, mode="shared"),
+        acquire(2, 3, B, "ok", 2),
+    ],
+    "a reader that overtook a waiting writer": [
+        acquire(0, 1, A, "ok", 1, mode="shared"),
+        acquire(2, 3, B, "queued", wait=True),
+        acquire(4, 5, C, "ok", 4, mode="shared"),
+    ],
+    "a semaphore above its limit": [
+        acquire(0, 1, A, "ok", 1, mode="semaphore", limit=2, count=2),
+        acquire(2, 3, B, "ok", 2, mode="semaphore", limit=2),
+    ],
+    "a stale read": [
+        acquire(0, 1, A, "ok", 1),
+        put(2, 3, A, "ok", 1, b"old"),
+        put(4, 5, A, "ok", 1, b"new"),
+        get(6, 7, holders=((A, 1),), value=b"old"),
+    ],
+    "a stale fenced write that was accepted": [
+        acquire(0, 1, A, "ok", 1),
+        lose(0, None, A),
+        acquire(2, 3, B, "ok", 3),
+        put(4, 5, A, "ok", 1, b"zombie"),
+    ],
+    "an acquire that acted twice": [
+        acquire(0, 1, A, "ok", 1),
+        release(2, 3, A, "ok", 1),
+        get(4, 5, holders=((A, 7),)),
+    ],
+    "an acquire-all that got only half": [
+        acquire(0, 1, A, "ok", 1, keys=(b"x",)),
+        acquire(2, 3, B, "ok", 2, keys=(b"x", b"y")),
+    ],
+    "a grant in the middle of a lock-delay": [
+        acquire(0, 1, A, "ok", 1, lock_delay=True),
+        lose(0, 2, A),
+        Operation("end_delay", 50, None, (), A),
+        acquire(8, 9, B, "ok", 5),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_history_is_accepted(name):
+    verdict = check(GOOD[name])
+    assert verdict.linearizable, verdict.explanation
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_history_is_rejected(name):
+    verdict = check(BAD[name])
+    assert verdict.decided
+    assert not verdict.linearizable
+
+
+def test_rejection_names_the_answer_that_has_no_explanation():
+    verdict = check(BAD["two exclusive holders"])
+    assert "unexplained" in verdict.explanation
+    assert "token=7" in verdict.explanation
+
+
+def test_a_search_beyond_its_budget_is_undecided_not_accepted():
+    history = BAD["waiters served out of order"] + [
+        acquire(1, None, 100 + i, None, wait=True) for i in range(12)
+    ]
+    verdict = check(history, configurations_max=50)
+    assert not verdict.linearizable
+    assert not verdict.decided
+
+
+def test_many_unanswered_commands_do_not_slow_an_honest_history():
+    history = []
+    for i in range(300):
+        start = 10 * i
+        lease = 1000 + i
+        history.append(acquire(start, start + 1, lease, "ok", 2 * i + 1))
+        history.append(release(start + 2, start + 3, lease, "ok", 2 * i + 1))
+        if i % 10 == 0:
+            history.append(acquire(start, None, 5000 + i, None))
+    verdict = check(history)
+    assert verdict.linearizable
+    assert verdict.configurations < 5_000
