@@ -14,29 +14,34 @@ SUFFIXES = (".py", ".pyi", ".pyx", ".pxd", ".pxi")
 # The rooms of the house. A module belongs to the room with the longest name that is a prefix of its
 # own; what has no room here fails, so a new module has to say where it belongs.
 EVERYONE = ["errors", "config"]
-WIRE = ["_core.types", "_core.layout", "_core.codec", "_core.resp"]
+FOUNDATION = ["_core.types", "_core.layout", "_core.buffer", "_core.hashing", "_core.slots"]
+WIRE = ["_core.wire", "_core.codec", "_core.resp"]
 STRUCTURES = ["_core.slab", "_core.index", "_core.timers"]
 MAY_SEE: dict[str, list[str]] = {
     "errors": [],
     "config": ["errors"],
     "schema": [],
-    # The core: plain structs and the wire at the bottom, the state machines above, and the two
-    # state machines do not know each other.
+    # The core. At the bottom plain structs, offsets and functions; then the wire and the data
+    # structures, which do not need each other; then the state machines, which do not know each other.
     "_core": [],
     "_core.types": [],
     "_core.layout": [],
-    "_core.codec": [*EVERYONE, "schema", "_core.types", "_core.layout"],
-    "_core.resp": [*EVERYONE, "_core.types"],
-    "_core.slab": [*EVERYONE, "_core.types"],
-    "_core.index": [*EVERYONE, "_core.types", "_core.slab"],
-    "_core.timers": [*EVERYONE, "_core.types", "_core.slab", "_core.index"],
-    "_core.locktable": [*EVERYONE, *WIRE, *STRUCTURES],
-    "_core.raft": [*EVERYONE, *WIRE, *STRUCTURES],
+    "_core.buffer": ["errors", "_core.types"],
+    "_core.hashing": ["_core.types"],
+    "_core.slots": ["_core.types"],
+    "_core.wire": ["errors", *FOUNDATION],
+    "_core.codec": ["errors", *FOUNDATION, "_core.wire"],
+    "_core.resp": ["errors", *FOUNDATION],
+    "_core.slab": ["errors", *FOUNDATION],
+    "_core.index": ["errors", *FOUNDATION, "_core.slab"],
+    "_core.timers": ["errors", *FOUNDATION, "_core.slab", "_core.index"],
+    "_core.locktable": ["errors", "config", *FOUNDATION, *WIRE, *STRUCTURES],
+    "_core.raft": ["errors", "config", *FOUNDATION, *WIRE, *STRUCTURES],
     # Everything else is I/O around it.
     "storage": [*EVERYONE, "schema", "_core"],
     "node": [*EVERYONE, "schema", "_core", "storage", "router"],
     "router": EVERYONE,
-    "gateways": [*EVERYONE, *WIRE, "schema", "router"],
+    "gateways": [*EVERYONE, *FOUNDATION, *WIRE, "schema", "router"],
     "client": [*EVERYONE, "_core.codec", "router"],
     "fencing": ["errors"],
     "datastore": ["errors", "fencing"],
