@@ -245,6 +245,15 @@ cdef enum:
     ARGUMENT_SEQUENCE = 13
     ARGUMENT_SESSION = 14
 
+# log.capnp: RowKind
+cdef enum:
+    ROW_KIND_TOTAL = 5
+    ROW_KIND_UNSET = 0
+    ROW_KIND_GROUP = 1
+    ROW_KIND_SESSION = 2
+    ROW_KIND_LEASE = 3
+    ROW_KIND_LOCK = 4
+
 # log.capnp: LockRow
 cdef enum:
     LOCK_ROW_DATA_WORDS = 5

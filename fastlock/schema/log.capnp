@@ -141,7 +141,7 @@ struct Command {
       last @53 :UInt16;
       complete @54 :Bool;          # the last chunk: the group owns the slots from here on
       tokenFloor @55 :UInt64;      # the sender's revision; ours is raised to it before anything else
-      rows @56 :List(Data);        # LockRow and LeaseRow records
+      rows @56 :List(Data);        # each: one word with RowKind in its first byte, then a row frame
     }
     dropSlots :group {
       first @57 :UInt16;
@@ -252,6 +252,15 @@ enum Argument {
   session @14;
 }
 
+enum RowKind {
+  # The first byte of a stored row's key; rows are loaded in the order of their keys.
+  unset @0;
+  group @1;
+  session @2;      # then the id, 8 bytes big endian
+  lease @3;        # then both halves of the id, 8 bytes big endian each
+  lock @4;         # then the key
+}
+
 # Checkpoint rows. A stored row is one of these structs in a single-segment stream frame; the
 # storage layer adds its checksum around it.
 
@@ -294,7 +303,7 @@ struct LeaseRow {
   leaseHigh @2 :UInt64;
   leaseLow @3 :UInt64;
   ttlMs @4 :Int64;
-  generation @5 :UInt64;
+  generation @5 :UInt64;           # 0 = ended, but exported slots still name it
   remainingMs @6 :UInt64;
   lostRevision @7 :UInt64;         # of the last forced release that hit it
   owner @8 :Data;
