@@ -1,5 +1,6 @@
 """The replicated lock table of one group. docs/LOCKS.md is its contract."""
 
+import builtins
 from typing import Any, NamedTuple, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -18,7 +19,7 @@ class Outcome(NamedTuple):
     position: int
     code: int
     kind: int
-    count: int
+    count: int  # type: ignore[assignment]
     detail: int
     waiter: int
     token: int
@@ -56,7 +57,7 @@ class KeptAlive(NamedTuple):
 class Frozen(NamedTuple):
     """What a checkpoint covers, and how many rows and deletes it will write, the group row included."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     term: int
     revision: int
     rows: int
@@ -105,7 +106,7 @@ class LockTable:
         another group, or is not the next index. `now_ms` arms timers and decides nothing.
         """
 
-    def outcomes_list(self) -> list[Outcome]:
+    def outcomes_list(self) -> builtins.list[Outcome]:
         """What the last apply said, wakes and replies in their order. For tests and tools."""
 
     def get(self, key: Buffer, now_ms: int = -1) -> dict[str, Any] | None:
@@ -113,7 +114,7 @@ class LockTable:
 
     def list(
         self, prefix: Buffer, cursor: Buffer, limit: int, now_ms: int = -1, scanned_max: int = ...
-    ) -> tuple[list[dict[str, Any]], bytes]:
+    ) -> tuple[builtins.list[dict[str, Any]], bytes]:
         """Rows in owned slots below `prefix`, and where to go on; an empty cursor ends it.
 
         A page may be empty before the end, because a call looks at no more than about `scanned_max`
@@ -124,7 +125,7 @@ class LockTable:
     def slot_owner(self, key: Buffer) -> tuple[int, int]:
         """SlotState of the key's slot and the group it was exported to (0 = none)."""
 
-    def events(self, after_revision: int, key: Buffer, is_prefix: bool, limit: int) -> tuple[list[Event], int]:
+    def events(self, after_revision: int, key: Buffer, is_prefix: bool, limit: int) -> tuple[builtins.list[Event], int]:
         """Events after a revision on a key or below a prefix, and the revision to go on after.
 
         Raises EventsLost if the history starts later.
@@ -164,7 +165,7 @@ class LockTable:
         """Leadership begins: every lease, session and delay has its full time from now on."""
 
     def follow(self) -> None: ...
-    def due(self, now_ms: int, max_count: int) -> list[Due]:
+    def due(self, now_ms: int, max_count: int) -> builtins.list[Due]:
         """What has run out, each said once; a proposal refused at apply, or a new lead(), arms it anew.
 
         Looks at a bounded number of timers, so fewer than max_count does not mean that none is left:
@@ -188,7 +189,7 @@ class LockTable:
     def freeze(self, membership: Buffer = b"") -> Frozen:
         """Fixes a checkpoint at the applied index. `membership` is a Membership frame, or empty."""
 
-    def frozen_rows(self, max_rows: int) -> list[tuple[bytes, bytes | None]]:
+    def frozen_rows(self, max_rows: int) -> builtins.list[tuple[bytes, bytes | None]]:
         """The next rows of the frozen checkpoint: deletes (None) first, the group row last, then []."""
 
     def thaw(self) -> None:
@@ -202,7 +203,7 @@ class LockTable:
 
     # Slots.
 
-    def export_rows(self, first: int, last: int, cursor: Buffer, max_rows: int) -> tuple[list[bytes], bytes]:
+    def export_rows(self, first: int, last: int, cursor: Buffer, max_rows: int) -> tuple[builtins.list[bytes], bytes]:
         """Records for importSlots out of exported slots, and where to go on; an empty cursor ends it.
 
         Every page has the leases its locks need, before the lock that needs them.
