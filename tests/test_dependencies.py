@@ -21,7 +21,7 @@ ROOMS: dict[str, str] = {
     "core": "_core",  # the package's own __init__, which is empty
     "structs": "_core.types _core.layout _core.buffer _core.hashing _core.slots",
     "codec": "_core.wire _core.framing _core.commands _core.codec* _core.resp",
-    "structures": "_core.slab _core.index _core.timers",
+    "structures": "_core.slab _core.index _core.timers _core.history",
     "locktable": "_core.locktable*",
     "raft": "_core.raft*",
     "storage": "storage.*",
@@ -62,7 +62,17 @@ MAY_SEE: dict[str, str] = {
 }
 
 # The core is deterministic and does no I/O: time, randomness and bytes are handed in.
-PURE_MAY_IMPORT = {"cpython", "cython", "libc", "typing", "collections", "enum", "dataclasses", "__future__"}
+PURE_MAY_IMPORT = {
+    "builtins",
+    "cpython",
+    "cython",
+    "libc",
+    "typing",
+    "collections",
+    "enum",
+    "dataclasses",
+    "__future__",
+}
 PURE_MAY_IMPORT_FROM_LIBC = {"limits", "stddef", "stdint", "stdlib", "string"}
 PURE_MAY_NOT_DECLARE = re.compile(
     r"clock|clock_gettime|time|gettimeofday|timespec_get|nanosleep|usleep|sleep"
