@@ -5,7 +5,7 @@ field that is absent; one with `data` and no size is present and empty.
 """
 
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastlock._core.buffer cimport buffer_t
 from fastlock._core.types cimport command_t, slice_t
@@ -36,6 +36,12 @@ cdef struct member_t:
     uint64_t incarnation
     uint16_t role                    # MemberRole, raw
     slice_t address
+
+
+cdef struct membership_t:
+    uint16_t version
+    uint32_t count
+    const member_t* members          # NULL leaves the list out
 
 
 cdef struct setting_t:
@@ -76,23 +82,25 @@ cdef size_t builder_bytes_with(const builder_t* builder, const command_t* comman
 # 0, or -1 without memory: then the builder is as before.
 cdef int builder_add(builder_t* builder, const command_t* command) noexcept nogil
 cdef size_t builder_bytes(const builder_t* builder) noexcept nogil
-# Writes the batch entry of `builder_bytes` bytes to `out`; the builder is spoilt until `builder_clear`.
+# Writes the batch entry of `builder_bytes` bytes to `out`, and empties the builder.
 cdef void builder_seal(builder_t* builder, uint32_t group, uint64_t term, uint64_t index, uint8_t* out) noexcept nogil
 cdef void builder_clear(builder_t* builder) noexcept nogil
 cdef void builder_free(builder_t* builder) noexcept nogil
 
-# Appends a struct Command, its pointers included, at `target` with its blobs at `cursor`; returns the place after
-# them. Room for `command_words` words is the caller's business.
+# A Command struct at `target` and what it points to at `cursor`, for messages that carry one. Its pointers are offsets
+# from `blobs` until `command_point` is told how many words lie between `target` and `blobs` in the message.
 cdef size_t command_blob_words(const command_t* command) noexcept nogil
-cdef uint8_t* command_write(uint8_t* target, uint8_t* cursor, const command_t* command) noexcept nogil
+cdef uint8_t* command_write(uint8_t* target, const uint8_t* blobs, uint8_t* cursor,
+                            const command_t* command) noexcept nogil
+cdef void command_point(uint8_t* target, int64_t distance_words) noexcept nogil
 
 # Whole frames, appended to `out`; 0, or -1 without memory.
-cdef int entry_encode_batch(buffer_t* out, uint32_t group, uint64_t term, uint64_t index, const command_t* commands,
-                            uint32_t count) noexcept nogil
 cdef int entry_encode_noop(buffer_t* out, uint32_t group, uint64_t term, uint64_t index) noexcept nogil
-cdef int entry_encode_membership(buffer_t* out, uint32_t group, uint64_t term, uint64_t index, uint16_t version,
-                                 const member_t* members, uint32_t count) noexcept nogil
+cdef int entry_encode_membership(buffer_t* out, uint32_t group, uint64_t term, uint64_t index,
+                                 const membership_t* membership) noexcept nogil
 
-# The size and the writing of a Membership struct's members list, for the messages that carry one.
-cdef size_t members_words(const member_t* members, uint32_t count) noexcept nogil
-cdef uint8_t* members_write(uint8_t* pointer, uint8_t* cursor, const member_t* members, uint32_t count) noexcept nogil
+# A Membership struct, for the messages and rows that carry one.
+cdef int membership_read(message_t* message, const uint8_t* pointer, uint8_t* present, uint16_t* version,
+                         list_t* members) noexcept nogil
+cdef size_t membership_words(const membership_t* membership) noexcept nogil
+cdef uint8_t* membership_write(uint8_t* pointer, uint8_t* cursor, const membership_t* membership) noexcept nogil

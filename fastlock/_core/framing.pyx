@@ -88,6 +88,8 @@ cdef int frame_flatten(const uint8_t* frame, size_t size, buffer_t* scratch, mes
     cdef int code = frame_bytes(frame, size, size, &total)
     if code != CODE_OK or total != size:
         return CODE_MALFORMED_FRAME
+    if load32(frame + 4) < 1:
+        return CODE_MALFORMED_FRAME
     work.segment_count = load32(frame) + 1
     segment = frame + header_bytes(work.segment_count)
     for i in range(work.segment_count):
@@ -95,8 +97,6 @@ cdef int frame_flatten(const uint8_t* frame, size_t size, buffer_t* scratch, mes
         work.words[i] = load32(frame + 4 + 4 * i)
         segment += work.words[i] * WORD_BYTES
         total_words += work.words[i]
-    if work.words[0] < 1:
-        return CODE_MALFORMED_FRAME
     # A tree has each word once, so that its copy is never larger than what it came from.
     scratch.size = 0
     if buffer_reserve(scratch, total_words * WORD_BYTES) != 0:
