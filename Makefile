@@ -17,7 +17,7 @@ RELEASE := build/release.stamp
 # What a compiled build depends on, and what a copy of the tree consists of.
 COMPILED_FROM := setup.py $(shell find fastlock \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h' \) 2>/dev/null)
 COMPILED_MODULES := $(subst /,.,$(patsubst %.pyx,%,$(filter %.pyx,$(COMPILED_FROM))))
-TREE := $(wildcard fastlock tests bench tools docs setup.py pyproject.toml README.md CHANGELOG.md LICENSE Makefile MANIFEST.in)
+TREE := $(wildcard .ci fastlock tests bench loadtest tools docs setup.py pyproject.toml README.md CHANGELOG.md LICENSE Makefile MANIFEST.in)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -20,7 +20,7 @@ ROOMS: dict[str, str] = {
     "schema": "schema.*",
     "core": "_core",  # the package's own __init__, which is empty
     "structs": "_core.types _core.layout _core.buffer _core.hashing _core.slots",
-    "codec": "_core.wire _core.framing _core.commands _core.codec* _core.resp",
+    "codec": "_core.wire _core.framing _core.commands _core.rows* _core.codec* _core.resp*",
     "structures": "_core.slab _core.index _core.timers _core.history",
     "locktable": "_core.locktable*",
     "raft": "_core.raft*",
@@ -31,7 +31,7 @@ ROOMS: dict[str, str] = {
     "client": "client.*",
     "fencing": "fencing datastore",
     "public": "__init__",
-    "cli": "cli __main__",
+    "cli": "cli demo __main__",
     "testing": "testing.*",
 }
 
