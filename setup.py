@@ -38,6 +38,7 @@ if DEBUG:
     macros += [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "0")]
 elif SANITIZE:
     compile_args += ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined", SANITIZERS]
+    compile_args += ["-Wno-maybe-uninitialized"]  # instrumented code confuses gcc's analysis
     link_args += [SANITIZERS]
 else:
     compile_args += ["-O3", "-g0"]
