@@ -20,7 +20,10 @@ ROOMS: dict[str, str] = {
     "schema": "schema.*",
     "core": "_core",  # the package's own __init__, which is empty
     "structs": "_core.types _core.layout _core.buffer _core.hashing _core.slots",
-    "codec": "_core.wire _core.framing _core.commands _core.rows* _core.codec* _core.resp*",
+    "codec": (
+        "_core.wire _core.framing _core.commands _core.rows* _core.client_messages _core.peer_messages "
+        "_core.codec* _core.resp*"
+    ),
     "structures": "_core.slab _core.index _core.timers _core.history",
     "locktable": "_core.locktable*",
     "raft": "_core.raft*",
