@@ -1,7 +1,9 @@
-"""Writes fastlock/_core/layout.pxd: every offset and number of the schemas, as C constants, by reflection.
+"""Writes what the schemas say, by reflection: every offset and number as C constants, every enum for Python.
 
-    python tools/generate_layout.py            rewrite the file
-    python tools/generate_layout.py --check    exit 1 if the committed file is stale
+The files are fastlock/_core/layout.pxd and fastlock/schema/enums.py.
+
+    python tools/generate_layout.py            rewrite them
+    python tools/generate_layout.py --check    exit 1 if a committed file is stale
 
 Names, for a struct `Command` with a union member group `acquire` that has a field `ttlMs`:
 
@@ -9,9 +11,9 @@ Names, for a struct `Command` with a union member group `acquire` that has a fie
     COMMAND_SESSION_AT                      byte offset of a field in the data section
     COMMAND_ACQUIRE_WAIT_BIT                bit offset of a Bool there
     COMMAND_KEY_POINTER                     index of a field in the pointer section
-    COMMAND_WHICH_AT, COMMAND_WHICH_TOTAL   byte offset of the union's discriminant, and how many members it has
+    COMMAND_WHICH_AT, COMMAND_WHICH_TOTAL   byte offset of the discriminant; how many members the union has
     COMMAND_ACQUIRE                         discriminant of a union member
-    LOCK_MODE_SHARED, LOCK_MODE_TOTAL       value of an enum's member, and how many it has
+    LOCK_MODE_SHARED, LOCK_MODE_TOTAL       value of an enum member; how many members it has
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYOUT = ROOT / "fastlock" / "_core" / "layout.pxd"
+ENUMS = ROOT / "fastlock" / "schema" / "enums.py"
 
 FIELD_BYTES = {
     "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "enum": 2, "int32": 4, "uint32": 4, "float32": 4,
@@ -35,6 +38,15 @@ HEADER = '''"""Where every field of the schemas lies, as C constants.
 
 Generated from fastlock/schema/*.capnp by tools/generate_layout.py; do not edit.
 """
+'''
+
+ENUMS_HEADER = '''"""The schemas' enums and union members under their own names, and the schemas' constants.
+
+Generated from fastlock/schema/*.capnp by tools/generate_layout.py; do not edit.
+"""
+
+from enum import IntEnum
+from typing import Final
 '''
 
 
@@ -92,39 +104,67 @@ def consts_block(consts: list[tuple[str, int]]) -> str:
     return f'cdef extern from *:\n    """\n    #include <stdint.h>\n{defines}    """\n{names}'
 
 
-def render() -> str:
-    """The text that layout.pxd must have."""
+def python_class(name: str, members: list[tuple[str, int]]) -> str:
+    lines = "".join(f"    {member} = {value}\n" for member, value in members)
+    return f"\nclass {name}(IntEnum):\n{lines}"
+
+
+def nested_members() -> Iterator[tuple[str, str, Any]]:
+    """Schema name, name and reflection of everything the schemas define at their top level."""
     from fastlock.schema import SCHEMA_NAMES, load
 
-    blocks = []
-    consts: list[tuple[str, int]] = []
-    names: set[str] = set()
     for schema_name in SCHEMA_NAMES:
         module = load(schema_name)
         for nested in module.schema.node.nestedNodes:
-            member = getattr(module, nested.name)
-            if isinstance(member, int):
-                consts.append((constant_name(nested.name), member))
-                continue
-            is_enum = member.schema.node.which() == "enum"
-            constants = list((enum_constants if is_enum else struct_constants)(nested.name, member.schema))
-            for name, _ in constants:
-                if name in names:
-                    raise SystemExit(f"two fields of the schemas would be called {name}: rename one")
-                names.add(name)
-            blocks.append(enum_block(f"{schema_name}.capnp: {nested.name}", constants))
+            yield schema_name, nested.name, getattr(module, nested.name)
+
+
+def render_enums() -> str:
+    """The text that enums.py must have."""
+    consts = []
+    classes = []
+    for _, name, member in nested_members():
+        if isinstance(member, int):
+            consts.append(f"{constant_name(name)}: Final = {member}\n")
+        elif member.schema.node.which() == "enum":
+            classes.append(python_class(name, list(member.schema.enumerants.items())))
+        elif member.schema.node.struct.discriminantCount:
+            union = [
+                (field.name, field.discriminantValue)
+                for field in member.schema.node.struct.fields
+                if field.discriminantValue != NO_DISCRIMINANT
+            ]
+            classes.append(python_class(f"{name}Which", union))
+    return "\n".join([ENUMS_HEADER, "".join(consts), *classes])
+
+
+def render_layout() -> str:
+    """The text that layout.pxd must have."""
+    blocks = []
+    consts: list[tuple[str, int]] = []
+    names: set[str] = set()
+    for schema_name, nested_name, member in nested_members():
+        if isinstance(member, int):
+            consts.append((constant_name(nested_name), member))
+            continue
+        is_enum = member.schema.node.which() == "enum"
+        constants = list((enum_constants if is_enum else struct_constants)(nested_name, member.schema))
+        for name, _ in constants:
+            if name in names:
+                raise SystemExit(f"two fields of the schemas would be called {name}: rename one")
+            names.add(name)
+        blocks.append(enum_block(f"{schema_name}.capnp: {nested_name}", constants))
     return "\n".join([HEADER, "from libc.stdint cimport int64_t\n", consts_block(consts), *blocks])
 
 
 def main(arguments: list[str]) -> int:
     sys.path.insert(0, str(ROOT))
-    text = render()
-    if arguments == ["--check"]:
-        if LAYOUT.read_text() == text:
-            return 0
-        print(f"{LAYOUT.relative_to(ROOT)} is stale: run python tools/generate_layout.py", file=sys.stderr)
-        return 1
-    LAYOUT.write_text(text)
+    for path, text in ((LAYOUT, render_layout()), (ENUMS, render_enums())):
+        if arguments != ["--check"]:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            print(f"{path.relative_to(ROOT)} is stale: run python tools/generate_layout.py", file=sys.stderr)
+            return 1
     return 0
 
 

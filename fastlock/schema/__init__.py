@@ -1,4 +1,4 @@
-"""The wire and disk formats: loads the Cap'n Proto schemas with pycapnp, for the cold plane and as the oracle.
+"""The wire and disk formats: the Cap'n Proto schemas, loaded with pycapnp for the cold plane and as the oracle.
 
 The hot path never comes here: it uses the offsets that `tools/generate_layout.py` read from these schemas.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-
-import capnp
+from typing import Any
 
 __all__ = ["SCHEMA_NAMES", "load", "schema_path"]
 
@@ -22,7 +21,10 @@ def schema_path(name: str) -> Path:
 
 
 @cache
-def _parser() -> capnp.SchemaParser:
+def _parser() -> Any:
+    # Imported on first use: a client that only needs the enums below this package never pays for it.
+    import capnp
+
     # One parser for all: a schema imported by two others must be one schema, not two that look alike.
     return capnp.SchemaParser()
 
