@@ -74,10 +74,10 @@ cdef inline uint64_t history_power_of_two(uint64_t number) noexcept nogil:
 
 cdef inline void history_reset(history_t* history, uint64_t floor) noexcept nogil:
     """Forgets all events: those up to `floor` are gone, later ones are yet to come."""
-    history.begin = history.end = 0
+    history.begin = history.end
     history.count = 0
     history.floor = history.last_revision = floor
-    history.samples_begin = history.samples_end = 0
+    history.samples_begin = history.samples_end
     history.until_sample = 0
 
 
@@ -120,7 +120,8 @@ cdef inline void history_evict(history_t* history) noexcept nogil:
     if record.revision:
         history.floor = record.revision
         history.count -= 1
-        if history.samples[history.samples_begin & history.samples_mask].offset == history.begin:
+        if (history.samples_begin != history.samples_end
+                and history.samples[history.samples_begin & history.samples_mask].offset == history.begin):
             history.samples_begin += 1
     history.begin += record.record_bytes
 
@@ -161,9 +162,13 @@ cdef inline void history_append(history_t* history, const event_t* event) noexce
     record.kind = event.kind
     record.mode = event.mode
     content = <uint8_t*>record + sizeof(history_record_t)
-    memcpy(content, event.key.data, event.key.size)
-    memcpy(content + event.key.size, event.owner.data, event.owner.size)
-    memcpy(content + event.key.size + event.owner.size, event.value.data, event.value.size)
+    # An empty slice may have no data, and memcpy must not see a null pointer even then.
+    if event.key.size:
+        memcpy(content, event.key.data, event.key.size)
+    if event.owner.size:
+        memcpy(content + event.key.size, event.owner.data, event.owner.size)
+    if event.value.size:
+        memcpy(content + event.key.size + event.owner.size, event.value.data, event.value.size)
     if history.until_sample == 0:
         history.samples[history.samples_end & history.samples_mask].revision = event.revision
         history.samples[history.samples_end & history.samples_mask].offset = history.end
@@ -226,7 +231,7 @@ cdef inline void history_event(const history_record_t* record, event_t* event) n
 cdef inline bint history_matches(const history_record_t* record, slice_t key, bint is_prefix) noexcept nogil:
     if record.key_bytes < key.size or (record.key_bytes > key.size and not is_prefix):
         return False
-    return memcmp(<const uint8_t*>record + sizeof(history_record_t), key.data, key.size) == 0
+    return key.size == 0 or memcmp(<const uint8_t*>record + sizeof(history_record_t), key.data, key.size) == 0
 
 
 cdef inline bint history_outran(const history_t* history, uint64_t after_revision) noexcept nogil:

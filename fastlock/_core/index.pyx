@@ -4,6 +4,8 @@ cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+MOVES_PER_OPERATION = INDEX_MOVES_PER_OPERATION
+
 
 @cython.final
 cdef class TagIndex:
@@ -28,6 +30,11 @@ cdef class TagIndex:
     @property
     def homes(self):
         return cells_homes(&self.index.table)
+
+    @property
+    def drained(self):
+        """Cells a running resize has left behind; 0 when none is running."""
+        return self.index.old.first
 
     @property
     def used_bytes(self):
