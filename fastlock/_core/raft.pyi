@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from fastlock._core.raft_message import Entry, Member, Message
+from fastlock._core.raft_settings import RaftSettings
 
 FOLLOWER: Final = 0
 PRE_CANDIDATE: Final = 1
@@ -34,25 +35,6 @@ class Refused(Exception):
     """
 
     reason: str
-
-class RaftSettings:
-    """Local tunables of one group; members may differ in them without harm."""
-
-    def __init__(
-        self,
-        *,
-        election_ms_min: int = 1000,
-        election_ms_max: int = 2000,
-        heartbeat_ms: int = 200,
-        append_bytes_max: int = 1 << 20,
-        inflight_messages_max: int = 32,
-        inflight_bytes_max: int = 4 << 20,
-        window_batches: int = 2,
-        window_large_bytes: int = 16 << 10,
-        committed_bytes_max: int = 4 << 20,
-        reads_pending_max: int = 65536,
-        commit_notice_ms: int = 0,
-    ) -> None: ...
 
 class Write:
     """What storage must make durable, in one step and in this order, before it acknowledges `seq`.
@@ -139,6 +121,7 @@ class Raft:
 
     group: Final[int]
     node: Final[int]
+    may_vote: Final[bool]
     @property
     def term(self) -> int: ...
     @property
@@ -202,8 +185,8 @@ class Raft:
         """Behaves as if the election timeout had passed."""
     def compact(self, index: int) -> None:
         """Forgets the entries up to `index` in memory: a checkpoint at `index` is durable."""
-    def log_cut(self, index: int) -> None:
-        """Storage no longer has the entries up to `index`."""
+    def log_cut(self, index: int, term: int = 0) -> None:
+        """Storage no longer has the entries up to `index`; `term` is that entry's, 0 = not known."""
     def supply_entries(self, node: int, entries: Sequence[Entry]) -> None:
         """Answers EntriesWanted; an empty list means that storage no longer has them."""
     def begin_snapshot(
@@ -223,5 +206,7 @@ class Raft:
     def report_unreachable(self, node: int) -> None:
         """The link to `node` broke: what was in flight may be lost."""
     def status(self) -> dict[str, Any]: ...
+    def log_entries(self) -> list[Entry]:
+        """The entries in memory, oldest first; for tests and diagnosis."""
     def check_invariants(self) -> None:
         """Asserts everything that must hold between two calls."""

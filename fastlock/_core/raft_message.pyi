@@ -38,9 +38,6 @@ class Entry:
     kind: Final[int]
     data: Final[bytes]
     def __init__(self, term: int, index: int, kind: int, data: bytes) -> None: ...
-    @staticmethod
-    def from_data(data: bytes) -> Entry:
-        """Reads term, index and kind from a LogEntry frame; ValueError if it is not one."""
 
 class Member:
     """One member of a group's configuration. Immutable, compared by value."""
