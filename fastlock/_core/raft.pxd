@@ -100,6 +100,7 @@ cdef class Raft:
     cdef int log_entry(self, Entry entry) except -1
     cdef int commit_to(self, uint64_t index) except -1
 
+    cdef int refuse_proposal(self) except -1
     cdef int lead_entry(self, uint16_t kind, bytes data) except -1
     cdef int maybe_commit(self) except -1
     cdef int after_commit(self) except -1

@@ -15,9 +15,13 @@ A turn of the caller's loop:
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, final
 
 from fastlock._core.raft_message import Entry, Member, Message
+from fastlock._core.raft_outbox import Write as Write
+from fastlock._core.raft_reads import Read as Read
+from fastlock._core.raft_replication import ChunkWanted as ChunkWanted
+from fastlock._core.raft_replication import EntriesWanted as EntriesWanted
 from fastlock._core.raft_settings import RaftSettings
 
 FOLLOWER: Final = 0
@@ -35,45 +39,9 @@ class Refused(Exception):
     """
 
     reason: str
+    def __init__(self, reason: str, detail: str = "") -> None: ...
 
-class Write:
-    """What storage must make durable, in one step and in this order, before it acknowledges `seq`.
-
-    1. term and vote, if `hard_state`;
-    2. if `reset_index`: drop the whole log; it goes on after (reset_index, reset_term);
-    3. if `truncate_from`: drop every entry from that index on;
-    4. append `entries`.
-    Storage acknowledges writes of a group in the order of `seq`.
-    """
-
-    seq: Final[int]
-    hard_state: Final[bool]
-    term: Final[int]
-    vote: Final[int]
-    reset_index: Final[int]
-    reset_term: Final[int]
-    truncate_from: Final[int]
-    entries: Final[list[Entry]]
-
-class Read(NamedTuple):
-    """A linearizable read may be answered once everything up to `index` is applied."""
-
-    context: int
-    index: int
-
-class EntriesWanted(NamedTuple):
-    """Read entries first..last from storage (fewer is fine) and hand them to supply_entries."""
-
-    node: int
-    first: int
-    last: int
-    bytes_max: int
-
-class ChunkWanted(NamedTuple):
-    node: int
-    snapshot_id: int
-    offset: int
-
+@final
 class Ready:
     """What one step wants from its caller."""
 
@@ -91,6 +59,7 @@ class Ready:
     leader: Final[int]
     term: Final[int]
 
+@final
 class Raft:
     """One member of one group.
 

@@ -17,7 +17,7 @@ from fastlock._core.raft_snapshot cimport SnapshotReceiver
 from fastlock._core.raft_votes cimport LOST, WON, Votes
 
 from fastlock._core.raft_outbox import Write
-from fastlock._core.raft_progress import STATE_NAMES
+from fastlock._core.raft_progress import STATE_NAMES as _STATE_NAMES
 from fastlock._core.raft_reads import Read
 from fastlock._core.raft_replication import ChunkWanted, EntriesWanted
 
@@ -611,13 +611,14 @@ cdef class Raft:
         self.lead_entry(layout.ENTRY_KIND_BATCH, data)
         return self.log.last_index
 
-    def refuse_proposal(self):
+    cdef int refuse_proposal(self) except -1:
         if self.role != ROLE_LEADER:
             raise Refused("not-leader")
         if self.transfer_target:
             raise Refused("transferring")
         if self.log.last_index - self.commit_index >= UNCOMMITTED_ENTRIES_MAX:
             raise Refused("window-full")
+        return 0
 
     def propose_membership(self, members):
         cdef tuple changed
@@ -883,7 +884,7 @@ cdef class Raft:
         if self.replication is not None:
             for peer in self.replication.peers:
                 found["peers"][peer.node] = {
-                    "state": STATE_NAMES[peer.state],
+                    "state": _STATE_NAMES[peer.state],
                     "match": peer.match,
                     "next": peer.next,
                     "inflight": peer.inflight_count,

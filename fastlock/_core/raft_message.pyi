@@ -1,7 +1,7 @@
 """What Raft passes around: log entries, members and messages."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, final
 
 # EntryKind of log.capnp.
 ENTRY_NOOP: Final = 0
@@ -30,6 +30,7 @@ SNAPSHOT_REPLY: Final = 13
 
 KIND_NAMES: Final[tuple[str, ...]]
 
+@final
 class Entry:
     """One entry of the log. `data` is its LogEntry frame: the same bytes for peers and storage."""
 
@@ -39,6 +40,7 @@ class Entry:
     data: Final[bytes]
     def __init__(self, term: int, index: int, kind: int, data: bytes) -> None: ...
 
+@final
 class Member:
     """One member of a group's configuration. Immutable, compared by value."""
 
@@ -47,9 +49,10 @@ class Member:
     role: Final[int]
     address: Final[str]
     def __init__(self, node: int, role: int = 0, incarnation: int = 1, address: str = "") -> None: ...
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
+@final
 class Message:
     """One RaftMessage of peer.capnp. Which fields a kind uses is said there."""
 

@@ -1,4 +1,4 @@
-"""What leaves a member: messages that may go at once, messages that wait for storage, and the writes they wait for."""
+"""What leaves a member: messages that may go at once, messages that wait for storage, and the writes."""
 
 from libc.stdint cimport uint32_t, uint64_t
 

@@ -1,7 +1,8 @@
 """Local tunables of one group; members may differ in them without harm."""
 
-from typing import Final
+from typing import Final, final
 
+@final
 class RaftSettings:
     """ValueError where a setting makes no sense. Defaults suit a network with a few milliseconds of delay."""
 

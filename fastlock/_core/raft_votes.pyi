@@ -1,0 +1,6 @@
+"""The tally of one campaign."""
+
+from typing import final
+
+@final
+class Votes: ...
