@@ -105,6 +105,9 @@ def consts_block(consts: list[tuple[str, int]]) -> str:
 
 
 def python_class(name: str, members: list[tuple[str, int]]) -> str:
+    members = sorted(members, key=lambda member: member[1])
+    if [value for _, value in members] != list(range(len(members))):
+        raise SystemExit(f"{name}: the codec looks names up by position, so numbers may not have gaps")
     lines = "".join(f"    {member} = {value}\n" for member, value in members)
     return f"\nclass {name}(IntEnum):\n{lines}"
 

@@ -104,3 +104,8 @@ cdef int membership_read(message_t* message, const uint8_t* pointer, uint8_t* pr
                          list_t* members) noexcept nogil
 cdef size_t membership_words(const membership_t* membership) noexcept nogil
 cdef uint8_t* membership_write(uint8_t* pointer, uint8_t* cursor, const membership_t* membership) noexcept nogil
+
+# A frame whose root is a Membership.
+cdef int membership_open(const uint8_t* frame, size_t size, message_t* message, uint16_t* version,
+                         list_t* members) noexcept nogil
+cdef int membership_encode(buffer_t* out, const membership_t* membership) noexcept nogil

@@ -341,13 +341,9 @@ cdef int entry_open(const uint8_t* frame, size_t size, entry_t* out) noexcept no
     cdef uint8_t padded[LOG_ENTRY_DATA_WORDS * WORD_BYTES]
     cdef const uint8_t* fields
     cdef struct_t view
-    cdef int code
-    if size < SINGLE_HEADER_BYTES or load32(frame) != 0:
-        return CODE_MALFORMED_FRAME
-    if <uint64_t>load32(frame + 4) * WORD_BYTES + SINGLE_HEADER_BYTES != size:
-        return CODE_MALFORMED_FRAME
-    message_open(&out.message, frame + SINGLE_HEADER_BYTES, load32(frame + 4))
-    code = read_root(&out.message, &view)
+    cdef int code = single_open(frame, size, &out.message)
+    if code == CODE_OK:
+        code = read_root(&out.message, &view)
     if code != CODE_OK:
         return CODE_MALFORMED_FRAME
     fields = fields_of(&view, padded, LOG_ENTRY_DATA_WORDS * WORD_BYTES)
@@ -402,6 +398,27 @@ cdef int member_decode(message_t* message, const list_t* members, uint32_t i, me
     out.incarnation = load64(fields + MEMBER_INCARNATION_AT)
     out.role = load16(fields + MEMBER_ROLE_AT)
     return read_text(message, pointer_at(&view, MEMBER_ADDRESS_POINTER), &out.address)
+
+
+cdef int membership_open(const uint8_t* frame, size_t size, message_t* message, uint16_t* version,
+                         list_t* members) noexcept nogil:
+    cdef uint8_t present
+    cdef int code = single_open(frame, size, message)
+    if code == CODE_OK:
+        code = membership_read(message, message.base, &present, version, members)
+    return CODE_MALFORMED_FRAME if code == WIRE_FAR else code
+
+
+cdef int membership_encode(buffer_t* out, const membership_t* membership) noexcept nogil:
+    cdef size_t words = 1 + membership_words(membership)
+    cdef uint8_t* frame
+    if buffer_reserve(out, SINGLE_HEADER_BYTES + words * WORD_BYTES) != 0:
+        return -1
+    frame = out.data + out.size
+    out.size += SINGLE_HEADER_BYTES + words * WORD_BYTES
+    store64(frame, <uint64_t>words << 32)
+    membership_write(frame + SINGLE_HEADER_BYTES, frame + SINGLE_HEADER_BYTES + WORD_BYTES, membership)
+    return 0
 
 
 cdef size_t membership_words(const membership_t* membership) noexcept nogil:

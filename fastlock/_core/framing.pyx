@@ -23,6 +23,8 @@ from fastlock._core.wire cimport (
     store64,
 )
 
+from fastlock.errors import FrameTooLarge
+
 
 cdef enum:
     FAR_DOUBLE_BIT = 4
@@ -247,3 +249,14 @@ cdef int copy_elements(flattening_t* work, uint32_t segment, const uint8_t* sour
             return code
         at += stride
     return CODE_OK
+
+
+def frame_size(const uint8_t[::1] data not None, size_t frame_bytes_max=CLIENT_FRAME_BYTES_MAX) -> int:
+    """How many bytes the frame has that starts here; 0 while its header is incomplete.
+
+    Raises FrameTooLarge as soon as the header shows it.
+    """
+    cdef size_t total
+    if frame_bytes(&data[0] if data.shape[0] else NULL, data.shape[0], frame_bytes_max, &total) != CODE_OK:
+        raise FrameTooLarge(CODE_FRAME_TOO_LARGE, f"frame larger than {frame_bytes_max} bytes: split the request")
+    return total

@@ -198,12 +198,8 @@ cdef int group_row_encode(buffer_t* out, const group_row_t* row, const setting_t
 
 
 cdef int row_open(const uint8_t* frame, size_t size, message_t* message, struct_t* root) noexcept nogil:
-    if size < SINGLE_HEADER_BYTES or load32(frame) != 0:
-        return CODE_MALFORMED_FRAME
-    if <uint64_t>load32(frame + 4) * WORD_BYTES + SINGLE_HEADER_BYTES != size:
-        return CODE_MALFORMED_FRAME
-    message_open(message, frame + SINGLE_HEADER_BYTES, load32(frame + 4))
-    return read_root(message, root)
+    cdef int code = single_open(frame, size, message)
+    return read_root(message, root) if code == CODE_OK else code
 
 
 cdef inline int row_code(int code, uint16_t version) noexcept nogil:

@@ -90,6 +90,16 @@ cdef inline void message_open(message_t* message, const uint8_t* base, size_t wo
     message.budget = <int64_t>words * BUDGET_FACTOR + BUDGET_SLACK_WORDS
 
 
+cdef inline int single_open(const uint8_t* frame, size_t size, message_t* message) noexcept nogil:
+    """A whole frame that must have one segment with at least one word, as everything that is stored has."""
+    if size < SINGLE_HEADER_BYTES + WORD_BYTES or load32(frame) != 0:
+        return CODE_MALFORMED_FRAME
+    if <uint64_t>load32(frame + 4) * WORD_BYTES + SINGLE_HEADER_BYTES != size:
+        return CODE_MALFORMED_FRAME
+    message_open(message, frame + SINGLE_HEADER_BYTES, load32(frame + 4))
+    return CODE_OK
+
+
 cdef inline int resolve(message_t* message, const uint8_t* pointer, uint64_t word, int64_t size_words,
                         const uint8_t** target) noexcept nogil:
     """Where the pointer `word` stored at `pointer` leads, if `size_words` words lie there."""

@@ -1,4 +1,4 @@
-"""The wire and disk formats: the Cap'n Proto schemas, loaded with pycapnp for the cold plane and as the oracle.
+"""The wire and disk formats: Cap'n Proto schemas, which pycapnp loads for the cold plane and as the oracle.
 
 The hot path never comes here: it uses the offsets that `tools/generate_layout.py` read from these schemas.
 """
