@@ -74,6 +74,7 @@ format: $(INSTALLED) ## let ruff rewrite what it can
 	$(VENV)/bin/ruff format .
 
 bench: $(RELEASE) ## run the benchmarks in bench/ and print their figures
+	@cd bench && $(ROOT_PY) setup.py --quiet build_ext --inplace
 	$(PY) -m pytest bench --benchmark-only --benchmark-disable-gc $(ARGS)
 
 # Other builds, each in its own copy of the tree
@@ -111,7 +112,7 @@ fuzz: sanitize ## run the fuzzers for long on the sanitizer build
 
 clean: ## remove everything built, keep .venv
 	rm -rf build dist fastlock.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
-	find fastlock -type f \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
+	find fastlock bench -type f \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
 	find . -name .venv -prune -o -type d -name __pycache__ -print | xargs rm -rf
 
 distclean: clean ## remove .venv as well
