@@ -1,5 +1,8 @@
+from typing import final
+
 _Event = tuple[int, int, int, int, bytes, bytes, bytes]
 
+@final
 class EventHistory:
     def __init__(self, bytes_max: int, count_max: int, floor: int = 0) -> None: ...
     def __len__(self) -> int: ...

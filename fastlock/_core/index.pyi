@@ -1,5 +1,8 @@
+from typing import final
+
 MOVES_PER_OPERATION: int
 
+@final
 class TagIndex:
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...

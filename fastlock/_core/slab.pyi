@@ -1,3 +1,6 @@
+from typing import final
+
+@final
 class Slab:
     def __init__(self, item_bytes: int) -> None: ...
     @property

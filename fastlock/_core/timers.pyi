@@ -1,7 +1,10 @@
+from typing import final
+
 TICK_MS: int
 TOUCHES_MAX: int
 NEVER_MS: int
 
+@final
 class TimerWheel:
     def __init__(self, now_ms: int = 0) -> None: ...
     def __len__(self) -> int: ...
