@@ -5,7 +5,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from fastlock._core.raft_log cimport RaftLog
 from fastlock._core.raft_membership cimport Configurations
 from fastlock._core.raft_message cimport Entry, Message
-from fastlock._core.raft_outbox cimport Outbox, Write
+from fastlock._core.raft_outbox cimport Outbox, Write as WriteObject
 from fastlock._core.raft_progress cimport Progress
 from fastlock._core.raft_reads cimport Reads
 from fastlock._core.raft_replication cimport Replication
@@ -16,7 +16,7 @@ from fastlock._core.raft_votes cimport Votes
 
 cdef class Ready:
     cdef readonly list messages
-    cdef readonly Write write
+    cdef readonly WriteObject write
     cdef readonly list committed
     cdef readonly list reads
     cdef readonly list reads_lost

@@ -213,7 +213,18 @@ cdef class Raft:
         return self.leader != 0 and self.now_ms < self.leader_contact_ms + self.settings.election_ms_min
 
     cdef bint may_campaign(self):
-        return self.may_vote and not self.receiver.installing and self.configurations.current.may_lead(self.node)
+        """Voters campaign, and so does a member that an uncommitted change removes or demotes.
+
+        That change may never reach a majority without it: 1. of members 1 and 2, leader 1 logs its own removal and
+        crashes before 2 has the entry; 2. member 2 asks for the vote of 1, which refuses because its log is longer;
+        3. only 1 can win, hand the entry over, commit it, and leave.
+        """
+        cdef Configuration current = self.configurations.current
+        if not self.may_vote or self.receiver.installing:
+            return False
+        if current.may_lead(self.node):
+            return True
+        return change_in_flight(self) and self.configurations.at(current.index - 1).may_lead(self.node)
 
     cdef bint is_up_to_date(self, uint64_t index, uint64_t term) noexcept:
         return term > self.log.last_term or (term == self.log.last_term and index >= self.log.last_index)

@@ -181,6 +181,9 @@ cdef class Replication:
         peer.paused = False
         if peer.match >= self.log.last_index:
             return 0
+        if peer.state == REPLICATE and peer.next <= self.log.base_index and not peer.fetching:
+            # Memory cannot tell the term before `next`, so whether something was lost is found out from `match` on.
+            peer.become_probe()
         if peer.state == PROBE:
             self.probe(peer)
         elif peer.state == REPLICATE:
@@ -198,16 +201,16 @@ cdef class Replication:
         cdef Py_ssize_t position
         if not peer.fetching:
             return 0
-        peer.fetching = False
         if entries and (<Entry?>entries[0]).index == previous:
             previous_term = (<Entry>entries[0]).term
             entries = entries[1:]
-        elif previous != self.log.cut_index:
-            entries = []
+        elif entries and ((<Entry>entries[0]).index != peer.next or previous != self.log.cut_index):
+            # The answer to an earlier request; the peer's place in the log moved since.
+            return 0
+        peer.fetching = False
         if not entries:
             # Cut in the meantime: the next attempt ends in a snapshot once log_cut was told.
-            if peer.state == PROBE:
-                peer.paused = True
+            peer.paused = peer.state == PROBE
             return 0
         for position in range(len(entries)):
             if (<Entry?>entries[position]).index != peer.next + <uint64_t>position:
