@@ -1,0 +1,1 @@
+"""The node: groups around the compiled core, and the I/O around the groups."""
