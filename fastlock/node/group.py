@@ -20,9 +20,9 @@ from fastlock._core.locktable import ROW_GROUP, Due, EventsLost, LockTable, Outc
 from fastlock._core.raft import LEADER, Raft, RaftSettings, Ready, Refused
 from fastlock._core.raft_message import Entry, Member, Message
 from fastlock.node.checkpoints import Checkpointer
-from fastlock.node.codes import Code, CommandKind
 from fastlock.node.membership import members_of_row
 from fastlock.node.snapshots import SnapshotReceiver, SnapshotSender
+from fastlock.schema.enums import Code, CommandWhich
 from fastlock.storage import Storage
 
 BATCH_COMMANDS_MAX = 1024
@@ -85,13 +85,15 @@ class Command(NamedTuple):
 class Watch:
     """One stream of events out of this replica."""
 
-    __slots__ = ("handle", "is_prefix", "key", "position")
+    __slots__ = ("handle", "is_prefix", "key", "position", "told")
 
     def __init__(self, handle: Any, key: bytes, is_prefix: bool, position: int) -> None:
         self.handle = handle
         self.key = key
         self.is_prefix = is_prefix
         self.position = position
+        # The position in the last push: the next one says that it continues there.
+        self.told = position
 
 
 class Observer(Protocol):
@@ -193,16 +195,16 @@ class Group:
     def submit(self, content: Any, size: int, handle: Any) -> None:
         """Propose a command; answered once it was applied here, or once that can no longer be known."""
         if not self.leading:
-            self.answers.append(Answer(handle, Code.NOT_LEADER, leader=self.raft.leader))
+            self.answers.append(Answer(handle, Code.notLeader, leader=self.raft.leader))
         elif len(self._pending) >= PENDING_COMMANDS_MAX:
-            self.answers.append(Answer(handle, Code.BUSY, leader=self.node))
+            self.answers.append(Answer(handle, Code.busy, leader=self.node))
         else:
             self._pending.append(Command(content, size + COMMAND_BYTES, handle))
 
     def keep_alive(self, lease_high: int, lease_low: int, handle: Any) -> None:
         """Extend a lease by its TTL, if this node can show that it still leads."""
         if not self.leading:
-            self.answers.append(Answer(handle, Code.NOT_LEADER, leader=self.raft.leader))
+            self.answers.append(Answer(handle, Code.notLeader, leader=self.raft.leader))
             return
         self._collect("keep_alive", handle, (lease_high, lease_low, self._leading_term))
 
@@ -216,7 +218,7 @@ class Group:
 
     def _collect(self, kind: str, handle: Any, arguments: tuple[Any, ...]) -> None:
         if len(self._reads_collected) >= READS_WAITING_MAX:
-            self.answers.append(Answer(handle, Code.BUSY, leader=self.raft.leader))
+            self.answers.append(Answer(handle, Code.busy, leader=self.raft.leader))
         else:
             self._reads_collected.append((kind, handle, arguments))
 
@@ -224,7 +226,7 @@ class Group:
         """Stream events from this replica, after a position or from now on."""
         start = self.table.revision if position is None else position
         watch = self._watches[handle] = Watch(handle, key, is_prefix, start)
-        self.answers.append(Answer(handle, Code.OK, revision=start))
+        self.answers.append(Answer(handle, Code.ok, revision=start))
         self._push(watch)
 
     def unwatch(self, handle: Any) -> None:
@@ -350,7 +352,7 @@ class Group:
 
     def _fail_reads(self, reads: list[tuple[str, Any, tuple[Any, ...]]]) -> None:
         for _, handle, _ in reads:
-            self.answers.append(Answer(handle, Code.UNAVAILABLE, leader=self.raft.leader))
+            self.answers.append(Answer(handle, Code.unavailable, leader=self.raft.leader))
 
     def _take(self, ready: Ready, now_ms: int) -> None:
         """Do what Raft wants, in the order it wants it."""
@@ -387,7 +389,7 @@ class Group:
         if proposed is not None:
             term, handles = proposed
             if term != entry.term:
-                self._fail(handles, Code.OUTCOME_UNKNOWN)
+                self._fail(handles, Code.outcomeUnknown)
                 handles = None
         if handles is not None or self._waiters:
             self._route(self.table.outcomes_list(), handles)
@@ -406,7 +408,7 @@ class Group:
                 handle = handles[outcome.position]
                 if handle is None:
                     continue
-                if outcome.code == Code.QUEUED:
+                if outcome.code == Code.queued:
                     self._waiters.setdefault(outcome.revision, []).append(handle)
                 self._answer(handle, outcome)
 
@@ -445,14 +447,14 @@ class Group:
         self._confirming = 0
         self.table.follow()
         for _, handles in self._inflight.values():
-            self._fail(handles, Code.OUTCOME_UNKNOWN)
+            self._fail(handles, Code.outcomeUnknown)
         self._inflight.clear()
-        self._fail([command.handle for command in self._pending], Code.NOT_LEADER)
+        self._fail([command.handle for command in self._pending], Code.notLeader)
         self._pending.clear()
         for handles in self._waiters.values():
-            self._fail(handles, Code.NOT_LEADER)
+            self._fail(handles, Code.notLeader)
         self._waiters.clear()
-        self._fail([handle for handle, _, _ in self._expiring], Code.OUTCOME_UNKNOWN)
+        self._fail([handle for handle, _, _ in self._expiring], Code.outcomeUnknown)
         self._expiring.clear()
 
     def _answer_reads(self, context: int, now_ms: int) -> None:
@@ -467,16 +469,16 @@ class Group:
                 self.answers.append(
                     Answer(
                         handle,
-                        Code.OK,
+                        Code.ok,
                         revision=self.table.revision,
                         detail=moved_to,
                         content=(slot_state, state),
                     )
                 )
             elif kind == "export":
-                self.answers.append(Answer(handle, Code.OK, content=self.table.export_rows(*arguments)))
+                self.answers.append(Answer(handle, Code.ok, content=self.table.export_rows(*arguments)))
             elif not self.leading or self._leading_term != arguments[2]:
-                self.answers.append(Answer(handle, Code.OUTCOME_UNKNOWN, leader=self.raft.leader))
+                self.answers.append(Answer(handle, Code.outcomeUnknown, leader=self.raft.leader))
             else:
                 self._extend(handle, arguments[0], arguments[1], now_ms)
 
@@ -501,14 +503,15 @@ class Group:
                 )
             except EventsLost as lost:
                 self.unwatch(watch.handle)
-                self.answers.append(Answer(watch.handle, Code.EVENTS_LOST, revision=lost.floor))
+                self.answers.append(Answer(watch.handle, Code.eventsLost, revision=lost.floor))
                 return
             if position <= watch.position:
                 return
             if events:
                 self.answers.append(
-                    Answer(watch.handle, Code.OK, revision=position, token=watch.position, content=events)
+                    Answer(watch.handle, Code.ok, revision=position, token=watch.told, content=events)
                 )
+                watch.told = position
             watch.position = position
 
     # Members and leadership.
@@ -524,14 +527,14 @@ class Group:
 
 def _command_of(due: Due) -> dict[str, Any]:
     """The command that ends what ran out."""
-    if due.kind == CommandKind.EXPIRE:
+    if due.kind == CommandWhich.expire:
         return {
             "kind": "expire",
             "leaseHigh": due.lease_high,
             "leaseLow": due.lease_low,
             "generation": due.generation,
         }
-    if due.kind == CommandKind.EXPIRE_SESSION:
+    if due.kind == CommandWhich.expireSession:
         return {"kind": "expireSession", "target": due.session, "uses": due.generation}
-    assert due.kind == CommandKind.END_DELAY
+    assert due.kind == CommandWhich.endDelay
     return {"kind": "endDelay", "key": due.key, "generation": due.generation}

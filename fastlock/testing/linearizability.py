@@ -16,6 +16,8 @@ from fastlock.testing.lock_model import LockModel, Operation, State
 # Configurations a search may visit in one family before it gives up; honest histories need few.
 CONFIGURATIONS_MAX = 200_000
 
+_NEVER = 1 << 63
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -80,6 +82,21 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
     may = sorted((o for o in family if o.end is None), key=lambda o: o.call)
     operations = must + may
     must_count = len(must)
+    # The unseen end of a lease matters only while the lease has a claim: those are found by lease.
+    free = [p for p in range(must_count, len(operations)) if operations[p].keys]
+    by_lease: dict[int, list[int]] = {}
+    for position in range(must_count, len(operations)):
+        if not operations[position].keys:
+            by_lease.setdefault(operations[position].lease, []).append(position)
+
+    def candidates_of(state: State, first: int, done: int) -> list[int]:
+        """What may act next: all that was called before the earliest answer missing. Last is tried first."""
+        found, earliest_end = _required(operations, must_count, first, done)
+        optional = list(free)
+        for lease in model.involved(state):
+            optional.extend(by_lease.get(lease, ()))
+        return [p for p in optional if operations[p].call <= earliest_end and not done >> p & 1] + found
+
     all_must = (1 << must_count) - 1
 
     state: State = model.initial()
@@ -90,7 +107,7 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
     trail: list[tuple[int, State, int, list[int]]] = []
     best = 0
     best_state = state
-    candidates = _candidates(operations, must_count, first, done)
+    candidates = candidates_of(state, first, done)
     while True:
         if done & all_must == all_must:
             return Verdict(True, True, len(visited))
@@ -112,7 +129,7 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
                 first += 1
             if first > best:
                 best, best_state = first, state
-            candidates = _candidates(operations, must_count, first, done)
+            candidates = candidates_of(state, first, done)
             break
         else:
             if not trail:
@@ -122,27 +139,22 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
             done, state, first, candidates = trail.pop()
 
 
-def _candidates(operations: Sequence[Operation], must_count: int, first: int, done: int) -> list[int]:
-    """What may act next: everything called before the earliest answer still missing. Last is tried first."""
-    earliest_end: int | None = None
+def _required(
+    operations: Sequence[Operation], must_count: int, first: int, done: int
+) -> tuple[list[int], int]:
+    """Answered operations that may act next, the earliest call last, and the earliest answer among them."""
+    earliest_end = _NEVER
     found: list[int] = []
     for position in range(first, must_count):
         operation = operations[position]
-        if earliest_end is not None and operation.call > earliest_end:
+        if operation.call > earliest_end:
             break
         if not done >> position & 1:
             found.append(position)
             assert operation.end is not None
-            if earliest_end is None or operation.end < earliest_end:
-                earliest_end = operation.end
+            earliest_end = min(earliest_end, operation.end)
     found.reverse()
-    optional: list[int] = []
-    for position in range(must_count, len(operations)):
-        if earliest_end is not None and operations[position].call > earliest_end:
-            break
-        if not done >> position & 1:
-            optional.append(position)
-    return optional + found
+    return found, earliest_end
 
 
 def _explain(

@@ -120,11 +120,12 @@ DEPARTURE_KINDS = ("released", "expired", "revoked", "forced")
 class History:
     """Every event of one group as its log decided it; grants and watch streams are compared with it."""
 
-    def __init__(self, group: int) -> None:
+    def __init__(self, group: int, grants: dict[tuple[bytes, int], Grant] | None = None) -> None:
         self.group = group
         self.revisions: list[int] = []
         self.events: list[tuple[int, str, bytes, int]] = []
-        self.grants: dict[tuple[bytes, int], Grant] = {}
+        # A key may move between groups with its holders, so groups can share this.
+        self.grants: dict[tuple[bytes, int], Grant] = {} if grants is None else grants
         self._acknowledged: dict[tuple[bytes, int], object] = {}
 
     def happened(self, revision: int, kind: str, key: bytes, token: int) -> None:
@@ -144,10 +145,6 @@ class History:
                 message = f"group {self.group}: {kind} of {key!r} token {token}, which is not held"
                 raise Violation("grants stay", message)
             grant.departed_revision = revision
-
-    def imported(self, key: bytes, token: int) -> None:
-        """The key came from another group with this holder."""
-        self.grants[key, token] = Grant(key)
 
     def acknowledged(self, key: bytes, token: int, claim: object) -> None:
         """A client was told that it holds the lock: the history must know the grant, for ever."""

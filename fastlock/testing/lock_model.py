@@ -109,6 +109,18 @@ class LockModel:
             parts.append(f"{key!r}: held by {holders} queue {queue} value {row.value!r}{delay}")
         return "; ".join(parts)
 
+    def involved(self, state: State) -> list[int]:
+        """Leases whose end would change something."""
+        leases: dict[int, None] = {}
+        for row in state.rows:
+            for holder in row.holders:
+                leases[holder.claim.lease] = None
+            for claim in row.queue:
+                leases[claim.lease] = None
+            if row.delay:
+                leases[row.delay] = None
+        return list(leases)
+
     def step(self, state: State, operation: Operation) -> State | None:
         """The state after `operation`, or None if it cannot have answered that way here."""
         return _STEPS[operation.kind](self, state, operation)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastlock.node.codes import Code
 from fastlock.node.group import Answer
+from fastlock.schema.enums import Code
 from fastlock.testing.simulator.network import Network
-from fastlock.testing.simulator.process import Owner, Process, Steps
 from fastlock.testing.simulator.prng import Random
+from fastlock.testing.simulator.process import Owner, Process, Steps
 from fastlock.testing.simulator.session import Attempt, Session
 from fastlock.testing.simulator.time import MILLISECOND, SECOND, Clock, Timeline
 from fastlock.testing.simulator.wire import Request, Response, Route
@@ -21,14 +21,20 @@ BACKOFF_MAX_NS = 60 * MILLISECOND
 SESSION_TIMEOUT_NS = 8 * SECOND
 
 # Nothing is known about the outcome, or nothing happened: in both cases the command is repeated.
-RETRYABLE = frozenset((Code.NOT_LEADER, Code.OUTCOME_UNKNOWN, Code.UNAVAILABLE, Code.BUSY))
+RETRYABLE = frozenset((Code.notLeader, Code.outcomeUnknown, Code.unavailable, Code.busy))
 
 
 class Client(Owner):
     """One client process with a clock of its own."""
 
     def __init__(
-        self, address: int, timeline: Timeline, network: Network, random: Random, clock: Clock, nodes: list[int]
+        self,
+        address: int,
+        timeline: Timeline,
+        network: Network,
+        random: Random,
+        clock: Clock,
+        nodes: list[int],
     ) -> None:
         super().__init__()
         self.address = address
@@ -63,11 +69,11 @@ class Client(Owner):
         if attempt.waiter is not None:
             attempt.waiter.deliver(True)
 
-    def send(self, attempt: Attempt, kind: str, *arguments: Any) -> None:
+    def send(self, attempt: Attempt, kind: str, *arguments: Any, anywhere: bool = False) -> None:
         """Send once, to the leader if it is known and usually believed, else to any node."""
         random = self.random
         node = self._leaders.get(attempt.group, 0)
-        if node == 0 or random.chance(0.15):
+        if node == 0 or anywhere or random.chance(0.15):
             node = random.pick(self.nodes)
         self._requests += 1
         request = self._requests
@@ -104,12 +110,12 @@ class Client(Owner):
             yield end_ns - self.timeline.now_ns
 
     def ask(self, group: int, kind: str, arguments: tuple[Any, ...], wait_ns: int) -> Steps[Answer | None]:
-        """A request that changes nothing, repeated until it is answered or time is up."""
+        """A read on any node, repeated until it is answered or time is up."""
         attempt = Attempt(group, {}, 0)
         deadline_ns = self.timeline.now_ns + wait_ns
         answer: Answer | None = None
         while self.timeline.now_ns < deadline_ns:
-            self.send(attempt, kind, *arguments)
+            self.send(attempt, kind, *arguments, anywhere=True)
             answer = yield from self.answer_to(attempt, ATTEMPT_TIMEOUT_NS)
             if answer is not None and answer.code not in RETRYABLE:
                 break
@@ -136,7 +142,7 @@ class Client(Owner):
         attempt = Attempt(group, {"kind": "openSession"}, 0)
         answer = yield from self.run(attempt, wait_ns)
         self.close(attempt)
-        if answer is None or answer.code != Code.OK:
+        if answer is None or answer.code != Code.ok:
             return None
         return self._sessions.setdefault(group, Session(answer.revision))
 
@@ -152,7 +158,7 @@ class Client(Owner):
             if answer is None:
                 self._leaders.pop(attempt.group, None)
                 continue
-            if answer.code == Code.SESSION_UNKNOWN and attempt.session is not None:
+            if answer.code == Code.sessionUnknown and attempt.session is not None:
                 self._sessions.pop(attempt.group, None)
                 return None
             if answer.code not in RETRYABLE:

@@ -104,4 +104,5 @@ class Disk(MemoryStorage):
         kept = self._random.between(0, queued)
         torn = self._random.chance(0.5)
         self.crash(kept, torn)
-        return f"{queued - kept} of {queued} unsynced writes lost{', one torn' if torn and kept < queued else ''}"
+        tear = ", one torn" if torn and kept < queued else ""
+        return f"{queued - kept} of {queued} unsynced writes lost{tear}"

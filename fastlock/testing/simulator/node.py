@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastlock._core.raft_message import Member, Message
-from fastlock.node.codes import Code
 from fastlock.node.engine import Engine
 from fastlock.node.group import Group, GroupSettings, Observer
+from fastlock.schema.enums import Code
 from fastlock.testing.simulator.disk import Disk
 from fastlock.testing.simulator.network import Network
 from fastlock.testing.simulator.prng import Random
@@ -179,6 +179,6 @@ class SimulatedNode:
             self._timeline.after(again_ns, self._network.send, self.number, leader, forwarded)
 
     def _relay(self, response: Response) -> None:
-        if response.answer.code == Code.NOT_LEADER and response.answer.leader == self.number:
+        if response.answer.code == Code.notLeader and response.answer.leader == self.number:
             response = response._replace(answer=response.answer._replace(leader=0))
         self._network.send(self.number, response.route.client, response)

@@ -60,6 +60,8 @@ class Lease:
         self.bound = bound
         self.lost = False
         self.created = False
+        # Whether a lock or a wait of it is in use, so that it has to be kept alive.
+        self.wanted = False
         self.lost_revision = 0
         # The recorder's operation that ends this lease.
         self.end = end

@@ -1,0 +1,501 @@
+"""What simulated clients do: take locks, wait, write under them, release, forget, come back too late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastlock.node.group import Answer
+from fastlock.schema.enums import Code, LeaseUse, LockMode, SlotState
+from fastlock.testing.lock_checkers import WatchStream
+from fastlock.testing.simulator.catalogue import Target
+from fastlock.testing.simulator.client import ATTEMPT_TIMEOUT_NS, BACKOFF_MAX_NS, RETRYABLE, Client
+from fastlock.testing.simulator.process import Steps
+from fastlock.testing.simulator.session import Attempt, Hold, Lease
+from fastlock.testing.simulator.time import MILLISECOND, SECOND
+
+if TYPE_CHECKING:
+    from fastlock.testing.simulator.world import World
+
+COMMAND_TIMEOUT_NS = 6 * SECOND
+CANCEL_TIMEOUT_NS = 20 * SECOND
+REATTACH_NS = 1500 * MILLISECOND
+WATCH_SILENCE_NS = 2 * SECOND
+
+# Answers after which a command certainly did not act and never will.
+REFUSED_UNSEEN = frozenset((Code.wrongSlot, Code.limitExceeded))
+
+
+class Workload(Client):
+    """A client that keeps itself busy until the world says stop."""
+
+    def __init__(self, world: World, address: int, *parts: Any) -> None:
+        super().__init__(address, *parts)
+        self.world = world
+        self.holds: list[Hold] = []
+        self.leases: list[Lease] = []
+        self._default: dict[int, Lease] = {}
+        self._numbers = 0
+
+    def _number(self) -> int:
+        """Unique in the whole run: lease ids and request numbers."""
+        self._numbers += 1
+        return (self.address << 24) + self._numbers
+
+    def work(self) -> Steps[None]:
+        """The main loop of one thread of this client."""
+        world = self.world
+        random = self.random
+        while not world.stopping:
+            yield from self.sleep(random.below(world.think_max_ns))
+            dice = random.below(100)
+            target = random.pick(world.catalogue.targets)
+            if dice < 72:
+                yield from self._lock(target)
+            elif dice < 90:
+                yield from self.get(random.pick(target.keys))
+            elif dice < 96:
+                yield from self._put(random.pick(target.keys), None)
+            elif target.forced:
+                yield from self._force(target.keys[0])
+
+    # Leases.
+
+    def _new_lease(self, group: int, bound: bool) -> Lease:
+        random = self.random
+        number = (self._number() << 64) | random.next64()
+        recorder = self.world.recorder
+        end = recorder.begin("end", lease=number, code="expired")
+        recorder.begin("end_delay", lease=number)
+        ttl_ms = random.pick(self.world.ttls_ms)
+        lease = Lease(number, group, ttl_ms, self.clock, bound, end)
+        self.leases.append(lease)
+        return lease
+
+    def _default_lease(self, group: int) -> Steps[Lease | None]:
+        """The lease most locks of this client hang on, created when first needed or after it was lost."""
+        lease = self._default.get(group)
+        if lease is not None and not lease.lost:
+            return lease
+        lease = self._new_lease(group, bound=False)
+        command = {
+            "kind": "createLease",
+            **_lease_fields(lease),
+            "ttlMs": lease.ttl_ms,
+            "owner": _owner(lease),
+        }
+        attempt = yield from self.prepare(group, command, COMMAND_TIMEOUT_NS)
+        if attempt is None:
+            return None
+        answer = yield from self.run(attempt, COMMAND_TIMEOUT_NS)
+        self.close(attempt)
+        if answer is None or answer.code != Code.ok:
+            return None
+        self._lease_lives(lease, attempt)
+        self._default[group] = lease
+        return lease
+
+    def _lease_lives(self, lease: Lease, attempt: Attempt) -> None:
+        """The server said that the lease exists. It counts from the first send: the rest were repetitions."""
+        if not lease.created:
+            lease.created = True
+            lease.confirmed(attempt.first_sent_ns, self.timeline.now_ns)
+            self.spawn(self._keep(lease))
+
+    def _keep(self, lease: Lease) -> Steps[None]:
+        """Keep a lease alive every third of its TTL for as long as it is wanted."""
+        attempt = Attempt(lease.group, {}, 0)
+        while not lease.lost and not self.world.stopping:
+            yield from self.sleep(lease.ttl_ms * MILLISECOND // 3)
+            if not lease.wanted and lease is not self._default.get(lease.group):
+                return
+            sent_ns = self.clock.now_ns()
+            self.send(attempt, "keep_alive", lease.high, lease.low)
+            answer = yield from self.answer_to(
+                attempt, min(ATTEMPT_TIMEOUT_NS, lease.ttl_ms * MILLISECOND // 2)
+            )
+            self.close(attempt)
+            attempt = Attempt(lease.group, {}, 0)
+            self.world.operations += 1
+            if answer is None or lease.lost:
+                continue
+            if answer.code == Code.leaseLost:
+                self.lease_lost(lease)
+            elif answer.code == Code.ok:
+                if answer.revision > lease.lost_revision:
+                    lease.lost_revision = answer.revision
+                    self._suspect(lease)
+                lease.confirmed(sent_ns, self.timeline.now_ns)
+
+    def lease_lost(self, lease: Lease) -> None:
+        if not lease.lost:
+            lease.lose(self.timeline.now_ns)
+            self.world.recorder.finish(lease.end, "expired")
+            self.world.say(f"client {self.address} lost lease {lease.number:x}")
+
+    def _suspect(self, lease: Lease) -> None:
+        """A lock of this lease was taken away by force: which one is not said, so trust none."""
+        for hold in self.holds:
+            if hold.lease is lease:
+                hold.end_ns = hold.end_ns or self.timeline.now_ns
+
+    # Locks.
+
+    def _lock(self, target: Target) -> Steps[None]:
+        random = self.random
+        world = self.world
+        group = world.catalogue.group_of(target.keys[0])
+        own = random.chance(0.4)
+        lease = self._new_lease(group, random.chance(0.5)) if own else (yield from self._default_lease(group))
+        if lease is None:
+            return
+        mode, units, limit = self._mode(target)
+        wait = random.chance(0.55)
+        request = self._number()
+        fields = {
+            "keys": target.keys,
+            "lease": lease.number,
+            "request": request,
+            "mode": mode,
+            "limit": limit,
+            "count": units,
+            "wait": wait,
+            "bound": lease.bound,
+            "lock_delay": target.lock_delay_ms > 0,
+        }
+        command = {
+            "kind": "acquireAll" if len(target.keys) > 1 else "acquire",
+            **_lease_fields(lease),
+            "request": request,
+            "mode": LockMode[mode],
+            "wait": wait,
+            "lockDelayMs": target.lock_delay_ms,
+        }
+        if len(target.keys) > 1:
+            command["keys"] = list(target.keys)
+        else:
+            command["key"] = target.keys[0]
+            if mode == "semaphore":
+                command |= {"limit": limit, "count": units}
+        if own:
+            command |= {
+                "lease": LeaseUse.createBound if lease.bound else LeaseUse.create,
+                "ttlMs": lease.ttl_ms,
+                "owner": _owner(lease),
+            }
+        attempt = yield from self.prepare(group, command, COMMAND_TIMEOUT_NS)
+        if attempt is None:
+            return
+        highest = [world.tokens.highest(key) for key in target.keys]
+        operation = world.recorder.begin("acquire", **fields)
+        answer = yield from self.run(attempt, COMMAND_TIMEOUT_NS)
+        world.operations += 1
+        lease.wanted = True
+        granted = yield from self._entered(attempt, answer, operation, lease, target, wait)
+        if granted is not None:
+            holds = self._hold(granted, target, lease, request, mode, units, limit, highest)
+            yield from self._use(holds, target)
+        lease.wanted = False
+
+    def _mode(self, target: Target) -> tuple[str, int, int]:
+        if target.style == "semaphore":
+            return "semaphore", self.random.between(1, target.limit), target.limit
+        if target.style == "mixed" and self.random.chance(0.6):
+            return "shared", 1, 1
+        return "exclusive", 1, 1
+
+    def _entered(
+        self,
+        attempt: Attempt,
+        answer: Answer | None,
+        operation: int,
+        lease: Lease,
+        target: Target,
+        wait: bool,
+    ) -> Steps[Answer | None]:
+        """Follow an acquire to its end; the grant, or None."""
+        recorder = self.world.recorder
+        if answer is None:
+            yield from self._cancel(attempt, lease, target)
+            return None
+        name = Code(answer.code).name
+        if answer.code == Code.ok:
+            self._lease_lives(lease, attempt)
+            self.close(attempt)
+            recorder.finish(operation, "entered" if wait else "ok", token=answer.token)
+        elif answer.code == Code.queued:
+            self._lease_lives(lease, attempt)
+            if attempt.session is not None:
+                # A wait does not hold the watermark back: the claim itself answers for it.
+                attempt.session.finish(attempt.sequence)
+            recorder.finish(operation, name)
+            return (yield from self._await_grant(attempt, operation, lease, target))
+        elif answer.code == Code.leaseLost:
+            self.close(attempt)
+            recorder.finish(operation, name)
+            self.lease_lost(lease)
+            return None
+        elif answer.code in REFUSED_UNSEEN:
+            self.close(attempt)
+            recorder.forget(operation)
+            return None
+        elif answer.code == Code.sequenceStale:
+            self.close(attempt)
+            return None
+        else:
+            self.close(attempt)
+            single = len(target.keys) == 1 and answer.code == Code.notAcquired
+            recorder.finish(operation, name, token=answer.token if single else 0)
+            return None
+        if wait:
+            self._observe_grant(operation, answer, attempt, lease, target)
+        return answer
+
+    def _observe_grant(
+        self, operation: int, answer: Answer, attempt: Attempt, lease: Lease, target: Target
+    ) -> None:
+        self.world.recorder.observe(
+            "granted",
+            operation,
+            keys=target.keys,
+            lease=lease.number,
+            request=attempt.command["request"],
+            code="ok",
+            token=answer.token,
+        )
+
+    def _await_grant(
+        self, attempt: Attempt, operation: int, lease: Lease, target: Target
+    ) -> Steps[Answer | None]:
+        """Wait in the queue, re-attaching wherever the leader is, and call it off when time is up."""
+        deadline_ns = self.timeline.now_ns + self.random.between(20, 6000) * MILLISECOND
+        while self.timeline.now_ns < deadline_ns and not lease.lost:
+            left_ns = deadline_ns - self.timeline.now_ns
+            answer = yield from self.answer_to(attempt, min(left_ns, REATTACH_NS))
+            if answer is None or answer.code in RETRYABLE:
+                yield from self.sleep(self.random.below(BACKOFF_MAX_NS))
+                self.submit(attempt)
+            elif answer.code == Code.ok:
+                self.close(attempt)
+                self._observe_grant(operation, answer, attempt, lease, target)
+                return answer
+            elif answer.code == Code.leaseLost:
+                self.lease_lost(lease)
+            elif answer.code != Code.queued:
+                break
+        yield from self._cancel(attempt, lease, target)
+        return None
+
+    def _cancel(self, attempt: Attempt, lease: Lease, target: Target) -> Steps[None]:
+        """Call an acquire off, whatever became of it."""
+        recorder = self.world.recorder
+        request = attempt.command["request"]
+        command = {"kind": "cancelWait", **_lease_fields(lease), "request": request}
+        command |= {"keys": list(target.keys)} if len(target.keys) > 1 else {"key": target.keys[0]}
+        cancel = yield from self.prepare(attempt.group, command, COMMAND_TIMEOUT_NS)
+        if cancel is None:
+            self.close(attempt)
+            return
+        same_session = cancel.session is attempt.session
+        command["target"] = attempt.sequence if same_session else 0
+        operation = recorder.begin("cancel", keys=target.keys, lease=lease.number, request=request)
+        answer = yield from self.run(cancel, CANCEL_TIMEOUT_NS)
+        self.world.operations += 1
+        self.close(cancel)
+        self.close(attempt)
+        if answer is not None and answer.code not in REFUSED_UNSEEN:
+            recorder.finish(operation, Code(answer.code).name)
+
+    def _hold(
+        self,
+        granted: Answer,
+        target: Target,
+        lease: Lease,
+        request: int,
+        mode: str,
+        units: int,
+        limit: int,
+        highest: list[int],
+    ) -> list[Hold]:
+        world = self.world
+        now_ns = self.timeline.now_ns
+        holds = []
+        for offset, key in enumerate(target.keys):
+            token = granted.token + offset
+            hold = Hold(key, lease, request, token, mode, units, limit, now_ns)
+            holds.append(hold)
+            self.holds.append(hold)
+            world.tokens.granted(key, token, hold.claim, highest[offset], fresh=True)
+            world.acknowledged(key, token, hold.claim)
+            if target.forced:
+                # Somebody may take it away by force at any time: belief means nothing here.
+                hold.end_ns = now_ns
+        world.grants += 1
+        return holds
+
+    def _use(self, holds: list[Hold], target: Target) -> Steps[None]:
+        """Work under the lock, then let it go one way or the other."""
+        random = self.random
+        for _ in range(random.below(4)):
+            yield from self.sleep(random.below(self.world.hold_max_ns))
+            hold = random.pick(holds)
+            if not hold.lease.trusted():
+                break
+            dice = random.below(10)
+            if dice < 6:
+                self._write_outside(hold)
+            elif dice < 8:
+                yield from self._put(hold.key, hold)
+            else:
+                yield from self.get(hold.key)
+        hold = random.pick(holds)
+        if random.chance(0.1):
+            # A client that never looks at the clock before it writes: fencing alone must stop it.
+            yield from self.sleep(random.below(2 * hold.lease.ttl_ms) * MILLISECOND)
+            self._write_outside(hold)
+        if random.chance(0.07) and hold.lease is not self._default.get(hold.lease.group):
+            # Forgotten: only its lease can end it.
+            return
+        if random.chance(0.06):
+            yield from self._revoke(hold.lease)
+            return
+        for hold in holds:
+            yield from self._release(hold)
+
+    def _write_outside(self, hold: Hold) -> None:
+        world = self.world
+        if hold.mode != "exclusive":
+            return
+        accepted = world.resource.write(hold.key, hold.token, hold.claim)
+        if not accepted and hold.lease.trusted() and not hold.end_ns and world.clocks_honest:
+            world.resource.refused_to_believer(hold.key, hold.token, hold.claim)
+
+    def _command(self, group: int, command: dict[str, Any], wait_ns: int) -> Steps[Answer | None]:
+        attempt = yield from self.prepare(group, command, wait_ns)
+        if attempt is None:
+            return None
+        answer = yield from self.run(attempt, wait_ns)
+        self.close(attempt)
+        self.world.operations += 1
+        return answer
+
+    def _release(self, hold: Hold) -> Steps[None]:
+        hold.end_ns = hold.end_ns or self.timeline.now_ns
+        recorder = self.world.recorder
+        lease = hold.lease
+        operation = recorder.begin(
+            "release", keys=(hold.key,), lease=lease.number, request=hold.request, token=hold.token
+        )
+        command = {"kind": "release", **_lease_fields(lease), "key": hold.key, "token": hold.token}
+        answer = yield from self._command(self._group(hold.key), command, COMMAND_TIMEOUT_NS)
+        if answer is None:
+            return
+        if answer.code in REFUSED_UNSEEN:
+            recorder.forget(operation)
+            return
+        recorder.finish(operation, Code(answer.code).name)
+        if answer.code == Code.leaseLost and not lease.bound:
+            self.lease_lost(lease)
+
+    def _revoke(self, lease: Lease) -> Steps[None]:
+        """Give the whole lease up: it ends by this, or by whatever came first."""
+        for hold in self.holds:
+            if hold.lease is lease:
+                hold.end_ns = hold.end_ns or self.timeline.now_ns
+        recorder = self.world.recorder
+        operation = recorder.begin("end", lease=lease.number, code="revoked")
+        command = {"kind": "revoke", **_lease_fields(lease)}
+        answer = yield from self._command(lease.group, command, COMMAND_TIMEOUT_NS)
+        if answer is not None and answer.code == Code.ok:
+            recorder.finish(operation, "revoked")
+        elif answer is not None:
+            self.lease_lost(lease)
+        lease.lose(self.timeline.now_ns)
+
+    def _group(self, key: bytes) -> int:
+        return self.world.catalogue.group_of(key)
+
+    # Values, reads, force.
+
+    def _put(self, key: bytes, hold: Hold | None) -> Steps[None]:
+        recorder = self.world.recorder
+        value = b"%d" % self._number()
+        fields: dict[str, Any] = {"keys": (key,), "value": value}
+        command: dict[str, Any] = {"kind": "putValue", "key": key, "value": value}
+        if hold is not None:
+            fields |= {"lease": hold.lease.number, "request": hold.request, "token": hold.token}
+            command |= {**_lease_fields(hold.lease), "token": hold.token}
+        group = self._group(key)
+        operation = recorder.begin("put", **fields)
+        answer = yield from self._command(group, command, COMMAND_TIMEOUT_NS)
+        if answer is None:
+            return
+        if answer.code in REFUSED_UNSEEN:
+            recorder.forget(operation)
+        else:
+            recorder.finish(operation, Code(answer.code).name)
+
+    def get(self, key: bytes) -> Steps[None]:
+        """A linearizable read on any node."""
+        recorder = self.world.recorder
+        operation = recorder.begin("get", keys=(key,))
+        answer = yield from self.ask(self._group(key), "get", (key,), COMMAND_TIMEOUT_NS)
+        self.world.operations += 1
+        if answer is None or answer.content[0] != SlotState.owned:
+            recorder.forget(operation)
+            return
+        state = answer.content[1]
+        if state is None:
+            recorder.finish(operation, "ok")
+            return
+        holders = tuple((int(holder["owner"], 16), holder["revision"]) for holder in state["holders"])
+        value = state["value"] if state["valueRevision"] else None
+        recorder.finish(operation, "ok", holders=holders, waiters=state["waiterCount"], value=value)
+
+    def _force(self, key: bytes) -> Steps[None]:
+        """An operator takes a lock away."""
+        recorder = self.world.recorder
+        operation = recorder.begin("force", keys=(key,))
+        command = {"kind": "forceRelease", "key": key, "actor": b"operator", "reason": b"simulated"}
+        answer = yield from self._command(self._group(key), command, COMMAND_TIMEOUT_NS)
+        if answer is None:
+            return
+        if answer.code in REFUSED_UNSEEN:
+            recorder.forget(operation)
+        else:
+            recorder.finish(operation, Code(answer.code).name)
+
+    # Watches.
+
+    def follow(self, group: int, prefix: bytes) -> Steps[None]:
+        """Watch everything below a prefix, on whichever node answers, resuming where it broke off."""
+        stream: WatchStream | None = None
+        while True:
+            attempt = Attempt(group, {}, 0)
+            position = stream.position if stream is not None else None
+            self.send(attempt, "watch", prefix, True, position, anywhere=True)
+            while True:
+                answer = yield from self.answer_to(attempt, WATCH_SILENCE_NS)
+                if answer is None:
+                    break
+                if answer.code == Code.eventsLost:
+                    if stream is not None:
+                        stream.lost(answer.revision)
+                    break
+                if stream is None:
+                    start = answer.revision if answer.content is None else answer.token
+                    stream = self.world.new_stream(group, prefix, start, f"watch of client {self.address}")
+                if answer.content is None:
+                    continue
+                if answer.token > stream.position:
+                    break
+                if answer.token == stream.position:
+                    stream.arrived(self.world.plain_events(answer.content), answer.revision)
+            self.close(attempt)
+
+
+def _lease_fields(lease: Lease) -> dict[str, int]:
+    return {"leaseHigh": lease.high, "leaseLow": lease.low}
+
+
+def _owner(lease: Lease) -> bytes:
+    return b"%x" % lease.number

@@ -1,0 +1,324 @@
+"""One run: a cluster, its clients and its bad luck, all from one seed; and the judgement over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+from fastlock._core.locktable import Event
+from fastlock._core.raft_message import Entry, Member
+from fastlock.node.group import Group
+from fastlock.schema.enums import EventKind
+from fastlock.testing.linearizability import check
+from fastlock.testing.lock_checkers import (
+    Belief,
+    Believers,
+    FencedResource,
+    Grant,
+    History,
+    TokensIncrease,
+    WatchStream,
+)
+from fastlock.testing.raft_checkers import CommittedForEver, LogMatching, OneLeaderPerTerm, SameState
+from fastlock.testing.simulator.catalogue import Catalogue
+from fastlock.testing.simulator.disk import Disk
+from fastlock.testing.simulator.network import Network
+from fastlock.testing.simulator.node import Forwarding, SimulatedNode
+from fastlock.testing.simulator.plan import DRAIN_NS, FAULT_PHASE_NS, RECOVERY_NS, plan_of
+from fastlock.testing.simulator.prng import Random
+from fastlock.testing.simulator.recorder import Recorder
+from fastlock.testing.simulator.time import Clock, Timeline
+from fastlock.testing.simulator.trace import Trace
+from fastlock.testing.simulator.wire import Response
+from fastlock.testing.simulator.workload import Workload
+from fastlock.testing.violation import Violation
+
+FIRST_CLIENT = 100
+
+# Events one applied entry can cause at most in a run of this size.
+EVENTS_PER_ENTRY_MAX = 100_000
+
+_EVENT_NAMES = [kind.name for kind in EventKind]
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a run did, and what it broke."""
+
+    seed: int
+    simulated_ns: int = 0
+    events: int = 0
+    operations: int = 0
+    grants: int = 0
+    elections: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    configurations: int = 0
+    trace_hash: str = ""
+    violation: str = ""
+    checker: str = ""
+    trace: list[str] = field(default_factory=list)
+
+
+class World:
+    """Holds all parts of a run together and feeds the checkers."""
+
+    def __init__(self, seed: int, keep_trace: bool = False) -> None:
+        self.plan = plan = plan_of(seed)
+        self.random = Random(seed).fork(2)
+        self.timeline = Timeline()
+        self.trace = Trace(keep_trace)
+        self.recorder = Recorder(self.timeline)
+        self.network = Network(self.timeline, self.random.fork(3), self._deliver)
+        self.forwarding = Forwarding()
+        self.group_numbers = list(range(1, plan.groups + 1))
+        self.catalogue = Catalogue(self.random.fork(4), self.group_numbers)
+        self.clocks_honest = plan.clocks_honest
+        self.think_max_ns = plan.think_max_ns
+        self.hold_max_ns = plan.hold_max_ns
+        self.ttls_ms = plan.ttls_ms
+        self.stopping = False
+        self.operations = 0
+        self.grants = 0
+        self.faults: dict[str, int] = {}
+        self._set_up_checkers()
+        members = tuple(Member(number) for number in range(1, plan.nodes + 1))
+        self.nodes: dict[int, SimulatedNode] = {}
+        for number in range(1, plan.nodes + plan.spares + 1):
+            self.nodes[number] = self._new_node(number, members if number <= plan.nodes else ())
+        self.clients: dict[int, Workload] = {}
+
+    def _set_up_checkers(self) -> None:
+        self.leaders = OneLeaderPerTerm()
+        self.matching = LogMatching()
+        self.committed = CommittedForEver()
+        self.same_state = SameState()
+        self.tokens = TokensIncrease()
+        self.resource = FencedResource()
+        self.believers = Believers()
+        grants: dict[tuple[bytes, int], Grant] = {}
+        self.histories = {number: History(number, grants) for number in self.group_numbers}
+        self.streams: list[WatchStream] = []
+
+    def _new_node(self, number: int, members: Sequence[Member]) -> SimulatedNode:
+        random = self.random.fork(1000 + number)
+        clock = Clock(self.timeline, self._drift(random), random.below(1 << 40))
+        disk = Disk(number, self.timeline, random.fork(1), self.matching, lambda: self.nodes[number].disk_done())
+        return SimulatedNode(
+            number,
+            self.timeline,
+            self.network,
+            random.fork(2),
+            disk,
+            clock,
+            self.plan.settings,
+            self.group_numbers,
+            members,
+            self,
+            self.forwarding,
+        )
+
+    def _drift(self, random: Random) -> int:
+        return random.between(-self.plan.drift_ppm, self.plan.drift_ppm) if self.plan.drift_ppm else 0
+
+    def new_client(self) -> Workload:
+        address = FIRST_CLIENT + len(self.clients)
+        random = self.random.fork(address)
+        clock = Clock(self.timeline, self._drift(random), random.below(1 << 40))
+        nodes = list(self.nodes)
+        client = Workload(self, address, self.timeline, self.network, random, clock, nodes)
+        self.clients[address] = client
+        for _ in range(self.plan.threads):
+            client.spawn(client.work())
+        return client
+
+    def _deliver(self, source: int, target: int, message: Any) -> None:
+        self.trace.mix(self.timeline.now_ns ^ source << 40 ^ target << 52)
+        node = self.nodes.get(target)
+        if node is not None:
+            node.receive(message)
+        elif isinstance(message, Response):
+            client = self.clients.get(target)
+            if client is not None:
+                client.receive(message)
+
+    def say(self, line: str) -> None:
+        self.trace.add(self.timeline.now_ns, line)
+
+    def fault(self, kind: str, line: str) -> None:
+        self.faults[kind] = self.faults.get(kind, 0) + 1
+        self.say(f"fault: {kind}: {line}")
+
+    # What groups and clients report.
+
+    def elected(self, group: Group) -> None:
+        number, node = group.number, group.node
+        self.say(f"group {number}: node {node} leads in term {group.raft.term}")
+        self.leaders.elected(number, group.raft.term, node)
+        disk = self.nodes[node].disk
+        term = disk.term_at(number, self.committed.committed_index(number))
+        if term >= 0:
+            self.committed.leads(number, group.raft.term, node, disk.last_index(number), term)
+
+    def applied(self, group: Group, entry: Entry) -> None:
+        number = group.number
+        table = group.table
+        first = self.committed.applied(number, entry.index, entry.term, crc32(entry.data), group.node)
+        state_hash = table.state_hash()
+        self.trace.mix(state_hash)
+        self.same_state.observed(number, entry.index, state_hash, f"node {group.node}")
+        if first:
+            history = self.histories[number]
+            seen = history.revisions[-1] if history.revisions else 0
+            events, _ = table.events(seen, b"", True, EVENTS_PER_ENTRY_MAX)
+            for revision, kind, key, token in self.plain_events(events):
+                self.say(f"group {number} @{entry.index}: {kind} {key!r} token {token} revision {revision}")
+                history.happened(revision, kind, key, token)
+
+    def loaded(self, group: Group) -> None:
+        table = group.table
+        where = f"node {group.node} from its rows"
+        self.same_state.observed(group.number, table.applied_index, table.state_hash(), where)
+
+    def plain_events(self, events: Sequence[Event]) -> list[tuple[int, str, bytes, int]]:
+        return [(event.revision, _EVENT_NAMES[event.kind], event.key, event.token) for event in events]
+
+    def acknowledged(self, key: bytes, token: int, claim: str) -> None:
+        self.say(f"{claim} holds {key!r} with token {token}")
+        self.histories[self.catalogue.group_of(key)].acknowledged(key, token, claim)
+
+    def new_stream(self, group: int, prefix: bytes, start: int, name: str) -> WatchStream:
+        stream = WatchStream(self.histories[group], prefix, start, name)
+        self.streams.append(stream)
+        return stream
+
+    def leader(self, number: int) -> Group | None:
+        """The leader with the highest term among the nodes that run."""
+        best: Group | None = None
+        for node in self.nodes.values():
+            group = node.group(number)
+            if group is not None and group.leading and (best is None or group.raft.term > best.raft.term):
+                best = group
+        return best
+
+    # The run.
+
+    def run(self) -> Summary:
+        from fastlock.testing.simulator.faults import Faults
+
+        summary = Summary(self.plan.seed)
+        self.say(self.plan.describe())
+        try:
+            faults = Faults(self)
+            for node in self.nodes.values():
+                node.start()
+            admin = self.new_admin()
+            for _ in range(self.plan.clients):
+                self.new_client()
+            for number in self.group_numbers:
+                admin.spawn(admin.follow(number, b""))
+            faults.begin()
+            summary.events += self.timeline.run_until(FAULT_PHASE_NS)
+            faults.end()
+            summary.events += self.timeline.run_until(FAULT_PHASE_NS + RECOVERY_NS)
+            self.stopping = True
+            summary.events += self.timeline.run_until(FAULT_PHASE_NS + RECOVERY_NS + DRAIN_NS)
+            self._judge(summary)
+        except Violation as violation:
+            summary.violation, summary.checker = violation.message, violation.checker
+        except AssertionError as broken:
+            summary.violation, summary.checker = f"assertion failed: {broken}", "assertion"
+            import traceback
+
+            self.say(traceback.format_exc())
+        self._fill(summary)
+        return summary
+
+    def new_admin(self) -> Workload:
+        """A client that sets the groups up and watches them."""
+        admin = Workload(
+            self,
+            FIRST_CLIENT - 1,
+            self.timeline,
+            self.network,
+            self.random.fork(5),
+            Clock(self.timeline),
+            list(self.nodes),
+        )
+        self.clients[admin.address] = admin
+        admin.spawn(admin.own_slots())
+        return admin
+
+    def _fill(self, summary: Summary) -> None:
+        summary.simulated_ns = self.timeline.now_ns
+        summary.operations = self.operations
+        summary.grants = self.grants
+        summary.elections = self.leaders.changes
+        summary.faults = self.faults
+        summary.trace_hash = self.trace.hash()
+        summary.trace = self.trace.lines
+
+    # The judgement.
+
+    def _judge(self, summary: Summary) -> None:
+        self._everything_progressed()
+        self._replicas_agree()
+        for stream in self.streams:
+            stream.finished()
+        if self.clocks_honest:
+            self._nobody_believed_wrongly()
+        verdict = check(self.recorder.operations())
+        summary.configurations = verdict.configurations
+        if not verdict.linearizable:
+            name = "linearizability" if verdict.decided else "linearizability undecided"
+            raise Violation(name, verdict.explanation)
+
+    def _everything_progressed(self) -> None:
+        for client in self.clients.values():
+            if client.dead:
+                continue
+            for process in client.workers:
+                if not process.finished:
+                    raise Violation("liveness", f"client {client.address} is still not done")
+
+    def _replicas_agree(self) -> None:
+        for number in self.group_numbers:
+            leader = self.leader(number)
+            if leader is None:
+                raise Violation("liveness", f"group {number} has no leader at the end")
+            leader.table.check_invariants()
+            applied = leader.table.applied_index
+            for member in leader.raft.members:
+                group = self.nodes[member.node].group(number)
+                if group is None or group.table.applied_index != applied:
+                    behind = -1 if group is None else group.table.applied_index
+                    message = f"group {number}: node {member.node} applied {behind} of {applied}"
+                    raise Violation("liveness", message)
+            self._grants_stand(number, leader)
+
+    def _grants_stand(self, number: int, leader: Group) -> None:
+        for key, token, claim in self.histories[number].standing():
+            state = leader.table.get(key)
+            tokens = [holder["revision"] for holder in state["holders"]] if state else []
+            if token not in tokens:
+                raise Violation("grants stay", f"{claim} was told token {token} of {key!r}, holders are {tokens}")
+
+    def _nobody_believed_wrongly(self) -> None:
+        end_ns = self.timeline.now_ns
+        for client in self.clients.values():
+            for hold in client.holds:
+                until_ns = hold.end_ns or end_ns
+                for start_ns, span_end_ns in hold.lease.spans:
+                    self.believers.believed(
+                        hold.key,
+                        Belief(
+                            max(start_ns, hold.start_ns),
+                            min(span_end_ns, until_ns),
+                            hold.claim,
+                            hold.mode,
+                            hold.units,
+                            hold.limit,
+                        ),
+                    )
+        self.believers.verify()
