@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from fastlock._core.codec import encode_entry
+from fastlock._core.codec_commands import encode_entry
 from fastlock._core.locktable import ROW_GROUP, Due, EventsLost, LockTable, Outcome
-from fastlock._core.raft import LEADER, Raft, RaftSettings, Ready, Refused
+from fastlock._core.raft import LEADER, Raft, Ready, Refused
 from fastlock._core.raft_message import Entry, Member, Message
+from fastlock._core.raft_settings import RaftSettings
 from fastlock.node.checkpoints import Checkpointer
 from fastlock.node.membership import members_of_row
 from fastlock.node.snapshots import SnapshotReceiver, SnapshotSender
@@ -67,7 +68,7 @@ class Answer(NamedTuple):
     code: int
     token: int = 0
     revision: int = 0
-    count: int = 0
+    count: int = 0  # type: ignore[assignment]
     detail: int = 0
     leader: int = 0
     # get: the lock's state; watch: events; export: records.
@@ -528,13 +529,9 @@ class Group:
 def _command_of(due: Due) -> dict[str, Any]:
     """The command that ends what ran out."""
     if due.kind == CommandWhich.expire:
-        return {
-            "kind": "expire",
-            "leaseHigh": due.lease_high,
-            "leaseLow": due.lease_low,
-            "generation": due.generation,
-        }
+        lease = {"leaseHigh": due.lease_high, "leaseLow": due.lease_low}
+        return {**lease, "expire": {"generation": due.generation}}
     if due.kind == CommandWhich.expireSession:
-        return {"kind": "expireSession", "target": due.session, "uses": due.generation}
+        return {"expireSession": {"session": due.session, "uses": due.generation}}
     assert due.kind == CommandWhich.endDelay
-    return {"kind": "endDelay", "key": due.key, "generation": due.generation}
+    return {"key": due.key, "endDelay": {"generation": due.generation}}

@@ -13,12 +13,14 @@ from fastlock.testing.simulator.network import Network
 from fastlock.testing.simulator.prng import Random
 from fastlock.testing.simulator.process import Owner, Process, Steps
 from fastlock.testing.simulator.session import Attempt, Session
-from fastlock.testing.simulator.time import MILLISECOND, SECOND, Clock, Timeline
+from fastlock.testing.simulator.time import MILLISECOND, Clock, Timeline
 from fastlock.testing.simulator.wire import Request, Response, Route
 
 ATTEMPT_TIMEOUT_NS = 600 * MILLISECOND
 BACKOFF_MAX_NS = 60 * MILLISECOND
-SESSION_TIMEOUT_NS = 8 * SECOND
+
+# What keys, owners and values of a command add to its size at most.
+COMMAND_BYTES = 256
 
 # Nothing is known about the outcome, or nothing happened: in both cases the command is repeated.
 RETRYABLE = frozenset((Code.notLeader, Code.outcomeUnknown, Code.unavailable, Code.busy))
@@ -131,7 +133,7 @@ class Client(Owner):
             session = yield from self._open_session(group, wait_ns)
             if session is None:
                 return None
-        attempt = Attempt(group, command, len(command.get("key", b"")) + len(command.get("value", b"")))
+        attempt = Attempt(group, command, COMMAND_BYTES)
         attempt.session = session
         attempt.sequence = session.begin()
         command["session"] = session.number
@@ -139,7 +141,7 @@ class Client(Owner):
         return attempt
 
     def _open_session(self, group: int, wait_ns: int) -> Steps[Session | None]:
-        attempt = Attempt(group, {"kind": "openSession"}, 0)
+        attempt = Attempt(group, {"openSession": {"lifetimeMs": 0}}, 0)
         answer = yield from self.run(attempt, wait_ns)
         self.close(attempt)
         if answer is None or answer.code != Code.ok:

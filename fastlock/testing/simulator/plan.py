@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastlock._core.raft import RaftSettings
+from fastlock._core.raft_settings import RaftSettings
 from fastlock.node.group import GroupSettings
 from fastlock.testing.simulator.prng import Random
 from fastlock.testing.simulator.time import MILLISECOND, SECOND

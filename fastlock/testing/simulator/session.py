@@ -43,6 +43,8 @@ class Attempt:
     size: int
     session: Session | None = None
     sequence: int = 0
+    # Of an acquire: with its lease, who the holder is.
+    request: int = 0
     first_sent_ns: int = 0
     sent: int = 0
     requests: list[int] = field(default_factory=list)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fastlock.node.group import Answer
-from fastlock.schema.enums import Code, LeaseUse, LockMode, SlotState
+from fastlock.schema.enums import Code, SlotState
 from fastlock.testing.lock_checkers import WatchStream
 from fastlock.testing.simulator.catalogue import Target
 from fastlock.testing.simulator.client import ATTEMPT_TIMEOUT_NS, BACKOFF_MAX_NS, RETRYABLE, Client
-from fastlock.testing.simulator.process import Steps
+from fastlock.testing.simulator.process import Process, Steps
 from fastlock.testing.simulator.session import Attempt, Hold, Lease
 from fastlock.testing.simulator.time import MILLISECOND, SECOND
 
@@ -33,6 +33,7 @@ class Workload(Client):
         self.world = world
         self.holds: list[Hold] = []
         self.leases: list[Lease] = []
+        self.workers: list[Process] = []
         self._default: dict[int, Lease] = {}
         self._numbers = 0
 
@@ -40,6 +41,26 @@ class Workload(Client):
         """Unique in the whole run: lease ids and request numbers."""
         self._numbers += 1
         return (self.address << 24) + self._numbers
+
+    def start(self, threads: int) -> None:
+        self.workers = [self.spawn(self.work()) for _ in range(threads)]
+
+    def die(self) -> None:
+        """Gone without a word: what it held is left to its leases."""
+        self.dead = True
+        for hold in self.holds:
+            hold.end_ns = hold.end_ns or self.timeline.now_ns
+
+    def own_slots(self) -> Steps[None]:
+        """Give every group the slots it starts with."""
+        for group in self.world.group_numbers:
+            for first, last in self.world.catalogue.ranges(group):
+                command = {"ownSlots": {"first": first, "last": last}}
+                answer = None
+                while answer is None:
+                    attempt = Attempt(group, command, 0)
+                    answer = yield from self.run(attempt, COMMAND_TIMEOUT_NS)
+                    self.close(attempt)
 
     def work(self) -> Steps[None]:
         """The main loop of one thread of this client."""
@@ -162,26 +183,17 @@ class Workload(Client):
             "bound": lease.bound,
             "lock_delay": target.lock_delay_ms > 0,
         }
-        command = {
-            "kind": "acquireAll" if len(target.keys) > 1 else "acquire",
-            **_lease_fields(lease),
-            "request": request,
-            "mode": LockMode[mode],
-            "wait": wait,
-            "lockDelayMs": target.lock_delay_ms,
-        }
-        if len(target.keys) > 1:
-            command["keys"] = list(target.keys)
-        else:
-            command["key"] = target.keys[0]
-            if mode == "semaphore":
-                command |= {"limit": limit, "count": units}
+        acquire = {"request": request, "mode": mode, "wait": wait, "lockDelayMs": target.lock_delay_ms}
         if own:
-            command |= {
-                "lease": LeaseUse.createBound if lease.bound else LeaseUse.create,
-                "ttlMs": lease.ttl_ms,
-                "owner": _owner(lease),
-            }
+            use = "createBound" if lease.bound else "create"
+            acquire |= {"lease": use, "ttlMs": lease.ttl_ms, "owner": _owner(lease)}
+        if mode == "semaphore":
+            acquire |= {"limit": limit, "count": units}
+        command: dict[str, Any] = _lease_fields(lease)
+        if len(target.keys) > 1:
+            command["acquireAll"] = {**acquire, "keys": list(target.keys)}
+        else:
+            command |= {"key": target.keys[0], "acquire": acquire}
         attempt = yield from self.prepare(group, command, COMMAND_TIMEOUT_NS)
         if attempt is None:
             return
@@ -190,6 +202,7 @@ class Workload(Client):
         answer = yield from self.run(attempt, COMMAND_TIMEOUT_NS)
         world.operations += 1
         lease.wanted = True
+        attempt.request = request
         granted = yield from self._entered(attempt, answer, operation, lease, target, wait)
         if granted is not None:
             holds = self._hold(granted, target, lease, request, mode, units, limit, highest)
@@ -258,7 +271,7 @@ class Workload(Client):
             operation,
             keys=target.keys,
             lease=lease.number,
-            request=attempt.command["request"],
+            request=attempt.request,
             code="ok",
             token=answer.token,
         )
@@ -288,15 +301,19 @@ class Workload(Client):
     def _cancel(self, attempt: Attempt, lease: Lease, target: Target) -> Steps[None]:
         """Call an acquire off, whatever became of it."""
         recorder = self.world.recorder
-        request = attempt.command["request"]
-        command = {"kind": "cancelWait", **_lease_fields(lease), "request": request}
-        command |= {"keys": list(target.keys)} if len(target.keys) > 1 else {"key": target.keys[0]}
+        request = attempt.request
+        called_off: dict[str, Any] = {"request": request}
+        command: dict[str, Any] = {**_lease_fields(lease), "cancelWait": called_off}
+        if len(target.keys) > 1:
+            called_off["keys"] = list(target.keys)
+        else:
+            command["key"] = target.keys[0]
         cancel = yield from self.prepare(attempt.group, command, COMMAND_TIMEOUT_NS)
         if cancel is None:
             self.close(attempt)
             return
         same_session = cancel.session is attempt.session
-        command["target"] = attempt.sequence if same_session else 0
+        called_off["sequence"] = attempt.sequence if same_session else 0
         operation = recorder.begin("cancel", keys=target.keys, lease=lease.number, request=request)
         answer = yield from self.run(cancel, CANCEL_TIMEOUT_NS)
         self.world.operations += 1
@@ -385,7 +402,7 @@ class Workload(Client):
         operation = recorder.begin(
             "release", keys=(hold.key,), lease=lease.number, request=hold.request, token=hold.token
         )
-        command = {"kind": "release", **_lease_fields(lease), "key": hold.key, "token": hold.token}
+        command = {**_lease_fields(lease), "key": hold.key, "release": {"token": hold.token}}
         answer = yield from self._command(self._group(hold.key), command, COMMAND_TIMEOUT_NS)
         if answer is None:
             return
@@ -403,7 +420,7 @@ class Workload(Client):
                 hold.end_ns = hold.end_ns or self.timeline.now_ns
         recorder = self.world.recorder
         operation = recorder.begin("end", lease=lease.number, code="revoked")
-        command = {"kind": "revoke", **_lease_fields(lease)}
+        command = {**_lease_fields(lease), "revoke": None}
         answer = yield from self._command(lease.group, command, COMMAND_TIMEOUT_NS)
         if answer is not None and answer.code == Code.ok:
             recorder.finish(operation, "revoked")
@@ -420,10 +437,12 @@ class Workload(Client):
         recorder = self.world.recorder
         value = b"%d" % self._number()
         fields: dict[str, Any] = {"keys": (key,), "value": value}
-        command: dict[str, Any] = {"kind": "putValue", "key": key, "value": value}
+        put: dict[str, Any] = {"value": value}
+        command: dict[str, Any] = {"key": key, "putValue": put}
         if hold is not None:
             fields |= {"lease": hold.lease.number, "request": hold.request, "token": hold.token}
-            command |= {**_lease_fields(hold.lease), "token": hold.token}
+            command |= _lease_fields(hold.lease)
+            put["token"] = hold.token
         group = self._group(key)
         operation = recorder.begin("put", **fields)
         answer = yield from self._command(group, command, COMMAND_TIMEOUT_NS)
@@ -455,7 +474,7 @@ class Workload(Client):
         """An operator takes a lock away."""
         recorder = self.world.recorder
         operation = recorder.begin("force", keys=(key,))
-        command = {"kind": "forceRelease", "key": key, "actor": b"operator", "reason": b"simulated"}
+        command = {"key": key, "forceRelease": {"token": 0, "actor": b"operator", "reason": b"simulated"}}
         answer = yield from self._command(self._group(key), command, COMMAND_TIMEOUT_NS)
         if answer is None:
             return

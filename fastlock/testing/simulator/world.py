@@ -104,7 +104,9 @@ class World:
     def _new_node(self, number: int, members: Sequence[Member]) -> SimulatedNode:
         random = self.random.fork(1000 + number)
         clock = Clock(self.timeline, self._drift(random), random.below(1 << 40))
-        disk = Disk(number, self.timeline, random.fork(1), self.matching, lambda: self.nodes[number].disk_done())
+        disk = Disk(
+            number, self.timeline, random.fork(1), self.matching, lambda: self.nodes[number].disk_done()
+        )
         return SimulatedNode(
             number,
             self.timeline,
@@ -129,8 +131,7 @@ class World:
         nodes = list(self.nodes)
         client = Workload(self, address, self.timeline, self.network, random, clock, nodes)
         self.clients[address] = client
-        for _ in range(self.plan.threads):
-            client.spawn(client.work())
+        client.start(self.plan.threads)
         return client
 
     def _deliver(self, source: int, target: int, message: Any) -> None:
@@ -302,7 +303,9 @@ class World:
             state = leader.table.get(key)
             tokens = [holder["revision"] for holder in state["holders"]] if state else []
             if token not in tokens:
-                raise Violation("grants stay", f"{claim} was told token {token} of {key!r}, holders are {tokens}")
+                raise Violation(
+                    "grants stay", f"{claim} was told token {token} of {key!r}, holders are {tokens}"
+                )
 
     def _nobody_believed_wrongly(self) -> None:
         end_ns = self.timeline.now_ns
