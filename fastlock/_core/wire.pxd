@@ -131,8 +131,10 @@ cdef inline int read_struct(message_t* message, const uint8_t* pointer, struct_t
     out.pointer_count = <uint32_t>(word >> 48)
     out.data_bytes = data_words * WORD_BYTES
     code = resolve(message, pointer, word, data_words + out.pointer_count, &out.data)
+    if code != CODE_OK:
+        return code
     out.pointers = out.data + out.data_bytes
-    return code
+    return CODE_OK
 
 
 cdef inline int read_root(message_t* message, struct_t* out) noexcept nogil:
