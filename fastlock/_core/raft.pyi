@@ -35,7 +35,7 @@ class Refused(Exception):
     """A proposal, read, transfer or membership change that Raft did not take; nothing changed.
 
     `reason` is one of: not-leader, transferring, window-full, too-large, change-in-flight,
-    too-early, invalid-change, invalid-target, muted, too-many-reads, wrong-position.
+    too-early, invalid-change, not-caught-up, invalid-target, muted, too-many-reads, wrong-position.
     """
 
     reason: str

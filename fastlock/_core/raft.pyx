@@ -6,7 +6,7 @@ from libc.stdint cimport UINT64_MAX, uint16_t, uint32_t, uint64_t
 from fastlock._core cimport layout
 from fastlock._core.raft_entry cimport encode_membership, encode_noop, entry_of_frame
 from fastlock._core.raft_log cimport RaftLog
-from fastlock._core.raft_membership cimport Configuration, Configurations, in_order, why_invalid_change
+from fastlock._core.raft_membership cimport Configuration, Configurations, in_order, promoted_learner, why_invalid_change
 from fastlock._core.raft_message cimport Entry, Member, Message, new_entry, new_message
 from fastlock._core.raft_outbox cimport Outbox
 from fastlock._core.raft_progress cimport SNAPSHOT, Progress
@@ -595,7 +595,7 @@ cdef class Raft:
         cdef Entry entry = new_entry(self.outbox.term, self.log.last_index + 1, kind, data)
         self.log_entry(entry)
         if kind == layout.ENTRY_KIND_MEMBERSHIP:
-            self.replication.configure(self.configurations.current, self.now_ms)
+            self.replication.configure(self.configurations.current, entry.index, self.now_ms)
         return self.replication.broadcast_append()
 
     def can_propose(self, uint64_t batch_bytes=0):
@@ -634,6 +634,7 @@ cdef class Raft:
     def propose_membership(self, members):
         cdef tuple changed
         cdef str reason
+        cdef uint64_t promoted
         self.refuse_proposal()
         if not may_change_members(self):
             raise Refused("too-early", "the leader has not committed in its own term")
@@ -643,6 +644,9 @@ cdef class Raft:
         reason = why_invalid_change(self.configurations.current.members, changed)
         if reason is not None:
             raise Refused("invalid-change", reason)
+        promoted = promoted_learner(self.configurations.current.members, changed)
+        if promoted and not self.replication.has_caught_up(promoted):
+            raise Refused("not-caught-up", f"learner {promoted} still lacks much of the log")
         self.lead_entry(
             layout.ENTRY_KIND_MEMBERSHIP,
             encode_membership(self.group, self.outbox.term, self.log.last_index + 1, changed),

@@ -34,3 +34,4 @@ cdef class Configurations:
 cdef tuple in_order(members)
 cdef uint64_t quorum_value(uint64_t* values, int count) noexcept
 cdef str why_invalid_change(tuple before, tuple after)
+cdef uint64_t promoted_learner(tuple before, tuple after) except? 0

@@ -140,3 +140,15 @@ cdef str why_invalid_change(tuple before, tuple after):
     if not any((<Member>member).role == layout.MEMBER_ROLE_VOTER for member in after):
         return "no member would be left that can lead"
     return None
+
+
+cdef uint64_t promoted_learner(tuple before, tuple after) except? 0:
+    """The learner that a change lets vote; 0 if there is none."""
+    cdef Member member
+    cdef set learners = {
+        (<Member>known).node for known in before if (<Member>known).role == layout.MEMBER_ROLE_LEARNER
+    }
+    for member in after:
+        if member.role != layout.MEMBER_ROLE_LEARNER and member.node in learners:
+            return member.node
+    return 0

@@ -25,7 +25,7 @@ cdef class Replication:
     cdef list chunks_wanted
 
     cdef Progress peer(self, uint64_t node)
-    cdef int configure(self, Configuration configuration, uint64_t now_ms) except -1
+    cdef int configure(self, Configuration configuration, uint64_t next_index, uint64_t now_ms) except -1
     cdef Message message_to(self, Progress peer, int kind)
     cdef int send_append(self, Progress peer) except -1
     cdef int send_empty(self, Progress peer) except -1
@@ -53,5 +53,6 @@ cdef class Replication:
     cdef uint64_t quorum_contact_ms(self, uint64_t now_ms) noexcept
     cdef uint64_t quorum_read(self) noexcept
     cdef Progress most_advanced(self)
+    cdef bint has_caught_up(self, uint64_t node)
     cdef uint64_t keep_from(self) noexcept
     cdef int check(self) except -1

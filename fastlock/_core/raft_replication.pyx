@@ -13,6 +13,10 @@ from fastlock._core.raft_outbox cimport Outbox
 from fastlock._core.raft_progress cimport PROBE, REPLICATE, SNAPSHOT, Progress
 
 
+cdef enum:
+    # How many entries a learner may still lack when it is promoted.
+    PROMOTION_LAG_MAX = 64
+
 EntriesWanted = namedtuple("EntriesWanted", "node first last bytes_max")
 ChunkWanted = namedtuple("ChunkWanted", "node snapshot_id offset")
 
@@ -34,7 +38,7 @@ cdef class Replication:
         self.entries_wanted = []
         self.snapshots_wanted = []
         self.chunks_wanted = []
-        self.configure(configuration, now_ms)
+        self.configure(configuration, log.last_index + 1, now_ms)
 
     cdef Progress peer(self, uint64_t node):
         for peer in self.peers:
@@ -42,8 +46,8 @@ cdef class Replication:
                 return <Progress>peer
         return None
 
-    cdef int configure(self, Configuration configuration, uint64_t now_ms) except -1:
-        """Follows a change of members. A member under a new incarnation starts from nothing."""
+    cdef int configure(self, Configuration configuration, uint64_t next_index, uint64_t now_ms) except -1:
+        """Follows a change of members. A new member, or one under a new incarnation, is probed from `next_index` on."""
         cdef list peers = []
         cdef Member member
         cdef Progress known
@@ -53,7 +57,7 @@ cdef class Replication:
             known = self.peer(member.node)
             if known is None or known.incarnation != member.incarnation:
                 known = Progress(
-                    member.node, member.incarnation, self.log.last_index + 1, now_ms,
+                    member.node, member.incarnation, next_index, now_ms,
                     self.settings.inflight_messages_max, self.settings.inflight_bytes_max,
                 )
             peers.append(known)
@@ -314,6 +318,15 @@ cdef class Replication:
             ):
                 best = <Progress>peer
         return best
+
+    cdef bint has_caught_up(self, uint64_t node):
+        """Whether a learner has so much of the log that a majority with it would not have to wait."""
+        cdef Progress peer = self.peer(node)
+        return (
+            peer is not None
+            and peer.state == REPLICATE
+            and peer.match + PROMOTION_LAG_MAX >= self.log.last_index
+        )
 
     cdef uint64_t keep_from(self) noexcept:
         cdef uint64_t keep = UINT64_MAX

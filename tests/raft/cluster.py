@@ -133,6 +133,8 @@ class Node:
         if not self.alive or not self.raft.has_ready:
             return False
         ready = self.raft.ready()
+        if self.cluster.observe is not None:
+            self.cluster.observe(self, ready)
         if ready.write is not None:
             self.disk.pending.append(ready.write)
         self.cluster.send(ready.messages)
@@ -225,6 +227,7 @@ class Cluster:
         self.now_ms = 0
         self.wire: list[Message] = []
         self.watch = watch
+        self.observe: Callable[[Node, Ready], None] | None = None
         self.cut_links: set[tuple[int, int]] = set()
         self.nodes = {member.node: Node(self, member.node, members, settings) for member in members}
 
