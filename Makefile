@@ -6,6 +6,8 @@
 PYTHON ?= python3
 CC_SANITIZE ?= gcc
 JOBS ?= auto
+SEEDS ?= 1000
+BASE ?= 1
 ARGS ?=
 
 VENV := .venv
@@ -16,17 +18,18 @@ RELEASE := build/release.stamp
 
 # What a compiled build depends on, and what a copy of the tree consists of.
 COMPILED_FROM := setup.py $(shell find fastlock \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h' \) 2>/dev/null)
-COMPILED_MODULES := $(subst /,.,$(patsubst %.pyx,%,$(filter %.pyx,$(COMPILED_FROM))))
+# A module that Python cannot call anything in has no stub.
+STUBBED_MODULES := $(subst /,.,$(patsubst %.pyi,%,$(wildcard $(patsubst %.pyx,%.pyi,$(filter %.pyx,$(COMPILED_FROM))))))
 TREE := $(wildcard .ci fastlock tests bench loadtest tools docs setup.py pyproject.toml README.md CHANGELOG.md LICENSE Makefile MANIFEST.in)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build run test lint format schema fuzz bench debug sanitize test-debug clean distclean
+.PHONY: help build run test lint format schema fuzz bench sim debug sanitize test-debug clean distclean
 
 help: ## list the targets
 	@echo "fastlock: make <target>"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: PYTHON=$(PYTHON) (3.11 or newer), JOBS=$(JOBS) (test processes), ARGS= (more arguments for pytest)"
+	@echo "Variables: PYTHON=$(PYTHON) (3.11 or newer), JOBS=$(JOBS) (test processes), SEEDS=$(SEEDS), ARGS= (more arguments for pytest)"
 
 # The environment and the release build
 
@@ -64,7 +67,7 @@ lint: $(RELEASE) ## ruff, cython-lint, mypy, and stubtest on the compiled module
 	$(VENV)/bin/cython-lint --no-pycodestyle --max-line-length=120 fastlock
 	$(PY) -m mypy
 	$(PY) -m mypy.stubtest --concise --mypy-config-file pyproject.toml --allowlist tools/stubtest-allowlist.txt \
-		--ignore-unused-allowlist --ignore-disjoint-bases $(COMPILED_MODULES)
+		--ignore-unused-allowlist --ignore-disjoint-bases $(STUBBED_MODULES)
 
 schema: $(INSTALLED) ## rewrite the field offsets after a change of fastlock/schema/
 	$(PY) tools/generate_layout.py
@@ -76,6 +79,9 @@ format: $(INSTALLED) ## let ruff rewrite what it can
 bench: $(RELEASE) ## run the benchmarks in bench/ and print their figures
 	@cd bench && $(ROOT_PY) setup.py --quiet build_ext --inplace
 	$(PY) -m pytest bench --benchmark-only --benchmark-disable-gc $(ARGS)
+
+sim: $(RELEASE) ## run the simulator over SEEDS seeds, from BASE on
+	$(PY) -m fastlock.testing.simulate --seeds $(SEEDS) --base $(BASE)
 
 # Other builds, each in its own copy of the tree
 
