@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "EventsLost",
     "FastlockError",
     "FrameTooLarge",
     "MalformedFrame",
@@ -38,3 +39,11 @@ class UnsupportedVersion(ProtocolError):
 
 class UnknownCommand(ProtocolError):
     """The frame asks for something this release does not know: upgrade it."""
+
+
+class EventsLost(FastlockError):
+    """The history no longer reaches back that far: read the state anew and resume after `floor`."""
+
+    def __init__(self, floor: int) -> None:
+        super().__init__(f"events up to revision {floor} are gone: read the state anew and resume from there")
+        self.floor = floor

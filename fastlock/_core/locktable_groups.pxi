@@ -1,0 +1,181 @@
+"""Settings, and slots that come and go: configure, ownSlots, exportSlots, dropSlots."""
+
+
+cdef enum:
+    SETTING_MAX = 0x7FFFFFFF
+    KEY_BYTES_CEILING = 4096
+    OWNER_BYTES_CEILING = 4096
+    VALUE_BYTES_CEILING = 65536
+    LOCK_DELAY_MS_CEILING = 3_600_000
+    KEYS_PER_ACQUIRE_CEILING = 1024
+    ANSWERS_PER_SESSION_CEILING = 65536
+    TTL_MS_CEILING = 1 << 42
+
+
+cdef void default_settings(uint64_t* settings) noexcept nogil:
+    settings[SETTING_ID_UNSET] = 0
+    settings[SETTING_ID_KEY_BYTES_MAX] = 1024
+    settings[SETTING_ID_OWNER_BYTES_MAX] = 256
+    settings[SETTING_ID_VALUE_BYTES_MAX] = 4096
+    settings[SETTING_ID_TTL_MS_MAX] = 31_536_000_000
+    settings[SETTING_ID_LOCK_DELAY_MS_MAX] = 60_000
+    settings[SETTING_ID_LOCKS_MAX] = 16_000_000
+    settings[SETTING_ID_LEASES_MAX] = 16_000_000
+    settings[SETTING_ID_SESSIONS_MAX] = 100_000
+    settings[SETTING_ID_CLAIMS_PER_LEASE_MAX] = 10_000
+    settings[SETTING_ID_WAITERS_PER_LOCK_MAX] = 10_000
+    settings[SETTING_ID_KEYS_PER_ACQUIRE_MAX] = 64
+    settings[SETTING_ID_SEMAPHORE_LIMIT_MAX] = 10_000
+    settings[SETTING_ID_ANSWERS_PER_SESSION_MAX] = 1024
+    settings[SETTING_ID_SESSION_LIFETIME_MS] = 60_000
+    settings[SETTING_ID_HASH_SEED] = 0
+
+
+cdef uint64_t setting_ceiling(uint32_t id) noexcept nogil:
+    if id == SETTING_ID_KEY_BYTES_MAX:
+        return KEY_BYTES_CEILING
+    if id == SETTING_ID_OWNER_BYTES_MAX:
+        return OWNER_BYTES_CEILING
+    if id == SETTING_ID_VALUE_BYTES_MAX:
+        return VALUE_BYTES_CEILING
+    if id == SETTING_ID_TTL_MS_MAX or id == SETTING_ID_SESSION_LIFETIME_MS:
+        return TTL_MS_CEILING
+    if id == SETTING_ID_LOCK_DELAY_MS_MAX:
+        return LOCK_DELAY_MS_CEILING
+    if id == SETTING_ID_KEYS_PER_ACQUIRE_MAX:
+        return KEYS_PER_ACQUIRE_CEILING
+    if id == SETTING_ID_ANSWERS_PER_SESSION_MAX:
+        return ANSWERS_PER_SESSION_CEILING
+    if id == SETTING_ID_HASH_SEED:
+        return ~<uint64_t>0
+    return SETTING_MAX
+
+
+cdef uint64_t setting_floor(uint32_t id) noexcept nogil:
+    if id == SETTING_ID_ANSWERS_PER_SESSION_MAX:
+        return 1
+    if id == SETTING_ID_SESSION_LIFETIME_MS:
+        return SESSION_LIFETIME_MS_MIN
+    return 0
+
+
+cdef inline bint setting_is_fine(uint32_t id, uint64_t value) noexcept nogil:
+    return (id != SETTING_ID_UNSET and id < SETTING_ID_TOTAL
+            and setting_floor(id) <= value <= setting_ceiling(id))
+
+
+cdef void configure(table_t* t, const command_t* command, outcome_t* reply) noexcept nogil:
+    cdef uint32_t i
+    cdef setting_t setting
+    cdef bint is_empty = t.rows.live == 0 and t.leases.live == 0 and t.sessions.live == 0
+    for i in range(command.list_count):
+        setting = command_setting(command, i)
+        if not setting_is_fine(setting.id, setting.value) or (
+                setting.id == SETTING_ID_HASH_SEED and not is_empty
+                and setting.value != t.settings[SETTING_ID_HASH_SEED]):
+            refuse_argument(reply, ARGUMENT_SETTING)
+            return
+    for i in range(command.list_count):
+        setting = command_setting(command, i)
+        t.settings[setting.id] = setting.value
+
+
+cdef bint check_slots(table_t* t, const command_t* command, uint32_t state, uint32_t or_state,
+                      outcome_t* reply) noexcept nogil:
+    """Whether the command's range is one, and all of it is in one of two states."""
+    cdef uint32_t slot
+    if command.slot_first > command.slot_last or command.slot_last >= SLOTS_TOTAL:
+        refuse_argument(reply, ARGUMENT_SLOTS)
+        return False
+    for slot in range(command.slot_first, command.slot_last + 1):
+        if t.slot_states[slot] != state and t.slot_states[slot] != or_state:
+            reply.code = CODE_WRONG_SLOT
+            return False
+    return True
+
+
+cdef void set_slots(table_t* t, const command_t* command, uint8_t state, uint32_t target) noexcept nogil:
+    cdef uint32_t slot
+    for slot in range(command.slot_first, command.slot_last + 1):
+        t.slot_states[slot] = state
+        t.slot_targets[slot] = target
+
+
+cdef void own_slots(table_t* t, const command_t* command, outcome_t* reply) noexcept nogil:
+    if check_slots(t, command, SLOT_STATE_FOREIGN, SLOT_STATE_OWNED, reply):
+        set_slots(t, command, SLOT_STATE_OWNED, 0)
+
+
+cdef void export_slots(table_t* t, const command_t* command, outcome_t* reply) noexcept nogil:
+    cdef uint32_t i
+    cdef claim_t* claim
+    if not check_slots(t, command, SLOT_STATE_OWNED, SLOT_STATE_OWNED, reply):
+        return
+    set_slots(t, command, SLOT_STATE_EXPORTED, command.to_group)
+    gather_waiters(t, command)
+    for i in range(t.waiting.count):
+        if starts_wait(&t.waiting, i):
+            claim = claim_at(t, t.waiting.items[i].handle)
+            wake(t, CODE_WRONG_SLOT, claim, claim.revision)
+    reply.revision = t.revision
+
+
+cdef void gather_waiters(table_t* t, const command_t* command) noexcept nogil:
+    """All waiting claims in the command's slots, in order, to t.waiting."""
+    cdef uint32_t slot, row, handle
+    cdef claim_t* claim
+    t.waiting.count = 0
+    for slot in range(command.slot_first, command.slot_last + 1):
+        row = t.slot_rows[slot]
+        while row:
+            handle = row_at(t, row).waiter_first
+            while handle:
+                claim = claim_at(t, handle)
+                orders_push(&t.waiting, claim.revision, <uint16_t>slot, claim.position, handle)
+                handle = claim.next
+            row = row_at(t, row).slot_next
+    orders_sort(&t.waiting)
+
+
+cdef void serve_slots(table_t* t, const command_t* command) noexcept nogil:
+    """Serves every queue in the command's slots, by its first waiter."""
+    cdef uint32_t slot, row, i
+    cdef claim_t* claim
+    t.holding.count = 0
+    for slot in range(command.slot_first, command.slot_last + 1):
+        row = t.slot_rows[slot]
+        while row:
+            if row_at(t, row).waiter_first:
+                claim = claim_at(t, row_at(t, row).waiter_first)
+                orders_push(&t.holding, claim.revision, <uint16_t>slot, claim.position, row)
+            row = row_at(t, row).slot_next
+    orders_sort(&t.holding)
+    for i in range(t.holding.count):
+        serve(t, t.holding.items[i].handle)
+
+
+cdef void drop_slots(table_t* t, const command_t* command, outcome_t* reply) noexcept nogil:
+    cdef uint32_t slot
+    if not check_slots(t, command, SLOT_STATE_EXPORTED, SLOT_STATE_EXPORTED, reply):
+        return
+    for slot in range(command.slot_first, command.slot_last + 1):
+        while t.slot_rows[slot]:
+            drop_row(t, t.slot_rows[slot])
+    set_slots(t, command, SLOT_STATE_FOREIGN, 0)
+
+
+cdef void drop_row(table_t* t, uint32_t row) noexcept nogil:
+    """Forgets a row with its claims, and the leases that lived only for them."""
+    cdef uint32_t handle, lease
+    touch_row(t, row)
+    while True:
+        handle = row_at(t, row).holder_first
+        if handle == 0:
+            handle = row_at(t, row).waiter_first
+        if handle == 0:
+            break
+        lease = claim_at(t, handle).lease
+        remove_claim(t, handle)
+        if lease_at(t, lease).claim_count == 0 and (lease_at(t, lease).bound or lease_at(t, lease).generation == 0):
+            remove_lease(t, lease)
+    remove_row(t, row)
