@@ -163,6 +163,7 @@ cdef struct dirty_t:
     uint64_t images_read
     uint8_t now
     uint8_t is_frozen
+    uint8_t is_loading               # what is added comes from a checkpoint
     uint8_t group_taken
 
 
@@ -214,8 +215,11 @@ cdef class LockTable:
     cdef table_t table
     cdef outcome_t* outcomes         # of the last apply; valid until the next
     cdef Py_ssize_t outcome_count
-    cdef bint is_loading
+    cdef uint64_t history_bytes_max
+    cdef uint64_t history_events_max
+    cdef list members                # as the last membership entry said: (node, incarnation, role, address)
     cdef bytes load_key_last
-    cdef dict load_links
+    cdef dict load_links             # (slot, revision) of a waiting acquireAll: one of its claims
+    cdef uint32_t load_ended         # ended leases of which no claim was seen yet
 
     cdef int apply_frame(self, const uint8_t* frame, size_t size, uint64_t now_ms) except -1

@@ -1,10 +1,10 @@
 """The replicated lock table of one group. docs/LOCKS.md is its contract."""
 
 import builtins
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, final
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-# (lease high, lease low, request, token or enqueue revision, LockMode, count, lockDelayMs, position, keyTotal)
+# lease high, lease low, request, token or enqueue revision, LockMode, count, lockDelayMs, position, keyTotal
 ClaimTuple: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
 
 # The first byte of a row key. In this order a checkpoint is loaded: byte order of the row keys.
@@ -35,9 +35,10 @@ class Event(NamedTuple):
     value: bytes
 
 class Due(NamedTuple):
-    """One command the leader should propose: expire, expireSession or endDelay.
+    """One command the leader should propose: expire, noteRemaining, expireSession or endDelay.
 
-    `kind` is the command's union discriminant; `generation` is `uses` for an expireSession.
+    `kind` is the command's union discriminant; `generation` is `uses` for an expireSession, and
+    `amount_ms` what remains for a noteRemaining.
     """
 
     kind: int
@@ -46,13 +47,20 @@ class Due(NamedTuple):
     session: int
     key: bytes
     generation: int
+    amount_ms: int
 
 class KeptAlive(NamedTuple):
-    """`expiring`: an expire is under way, answer only once its fate is known."""
+    """What a keep-alive did.
+
+    `expiring`: nothing, an expire is under way; answer only once its fate is known.
+    `noted`: a remaining time is logged, which is all that the next leader would give it. Propose
+    noteRemaining(0) and answer only once that is applied.
+    """
 
     code: int
     lost_revision: int
     expiring: bool
+    noted: bool
 
 class Frozen(NamedTuple):
     """What a checkpoint covers, and how many rows and deletes it will write, the group row included."""
@@ -62,11 +70,7 @@ class Frozen(NamedTuple):
     revision: int
     rows: int
 
-class EventsLost(Exception):
-    """The history no longer has what was asked for; resume after `floor` and read the state anew."""
-
-    floor: int
-
+@final
 class LockTable:
     def __init__(self, group: int, *, history_bytes_max: int = ..., history_events_max: int = ...) -> None:
         """An empty group that owns no slot, with default settings, at revision 0."""
@@ -98,6 +102,14 @@ class LockTable:
     @property
     def history_floor(self) -> int:
         """Events after this revision are in the history."""
+    @property
+    def membership(self) -> builtins.list[tuple[int, int, int, bytes]]:
+        """(node, incarnation, MemberRole, address) of each member, as the last membership entry or row said.
+
+        The table only keeps it, for the group row. Whoever starts a group without such an entry sets it.
+        """
+    @membership.setter
+    def membership(self, members: builtins.list[tuple[int, int, int, bytes]]) -> None: ...
 
     def apply(self, entry: Buffer, now_ms: int) -> int:
         """Applies one LogEntry frame and returns the number of outcomes.
@@ -125,10 +137,13 @@ class LockTable:
     def slot_owner(self, key: Buffer) -> tuple[int, int]:
         """SlotState of the key's slot and the group it was exported to (0 = none)."""
 
-    def events(self, after_revision: int, key: Buffer, is_prefix: bool, limit: int) -> tuple[builtins.list[Event], int]:
+    def events(
+        self, after_revision: int, key: Buffer, is_prefix: bool, limit: int
+    ) -> tuple[builtins.list[Event], int]:
         """Events after a revision on a key or below a prefix, and the revision to go on after.
 
-        Raises EventsLost if the history starts later.
+        Raises errors.EventsLost if the history starts later. A page may be empty before the end,
+        because a call looks at a bounded number of events: the end is where the revision stands still.
         """
 
     def dump(self) -> dict[str, Any]:
@@ -154,7 +169,10 @@ class LockTable:
         """64 bits over everything dump() shows, whatever order the rows are kept in."""
 
     def check_invariants(self) -> None:
-        """Walks everything; raises AssertionError saying what is wrong. Debug builds call it after each apply."""
+        """Walks everything; raises AssertionError saying what is wrong.
+
+        Debug builds call it after each apply while the table is small.
+        """
 
     def clear(self) -> None:
         """Back to an empty group at revision 0."""
@@ -164,7 +182,10 @@ class LockTable:
     def lead(self, now_ms: int) -> None:
         """Leadership begins: every lease, session and delay has its full time from now on."""
 
-    def follow(self) -> None: ...
+    def follow(self) -> None:
+        """Leadership ends: due() says nothing any more."""
+    def rearm(self) -> None:
+        """Lets due() say again what it said, for proposals that were dropped while leading."""
     def due(self, now_ms: int, max_count: int) -> builtins.list[Due]:
         """What has run out, each said once; a proposal refused at apply, or a new lead(), arms it anew.
 
@@ -186,8 +207,8 @@ class LockTable:
         """Rows and deletes the next checkpoint would write, without the group row."""
     @property
     def is_frozen(self) -> bool: ...
-    def freeze(self, membership: Buffer = b"") -> Frozen:
-        """Fixes a checkpoint at the applied index. `membership` is a Membership frame, or empty."""
+    def freeze(self) -> Frozen:
+        """Fixes a checkpoint at the applied index."""
 
     def frozen_rows(self, max_rows: int) -> builtins.list[tuple[bytes, bytes | None]]:
         """The next rows of the frozen checkpoint: deletes (None) first, the group row last, then []."""
@@ -203,8 +224,12 @@ class LockTable:
 
     # Slots.
 
-    def export_rows(self, first: int, last: int, cursor: Buffer, max_rows: int) -> tuple[builtins.list[bytes], bytes]:
+    def export_rows(
+        self, first: int, last: int, cursor: Buffer, max_rows: int
+    ) -> tuple[builtins.list[bytes], bytes]:
         """Records for importSlots out of exported slots, and where to go on; an empty cursor ends it.
 
-        Every page has the leases its locks need, before the lock that needs them.
+        Every page has the leases its locks need, before the lock that needs them; only locks count for
+        `max_rows`. A page may be empty before the end. Rows do not change once exported, but leases do,
+        so the floor of the import is this group's revision when the page was made, not the export's reply.
         """

@@ -48,6 +48,9 @@ cdef void touch_item(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
     cdef uint8_t* marks = dirty_marks(t, kind, handle)
     cdef handles_t* list = dirty_list(dirty, dirty.now, kind)
     cdef uint32_t frozen = 1 - dirty.now
+    if dirty.is_loading:
+        marks[0] |= MARK_STORED
+        return
     if marks[0] & (MARK_LIST_0 << frozen):
         dirty_unlist(t, frozen, kind, handle)
         append_image(t, kind, handle)

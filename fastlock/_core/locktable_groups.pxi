@@ -9,7 +9,7 @@ cdef enum:
     LOCK_DELAY_MS_CEILING = 3_600_000
     KEYS_PER_ACQUIRE_CEILING = 1024
     ANSWERS_PER_SESSION_CEILING = 65536
-    TTL_MS_CEILING = 1 << 42
+    TTL_MS_CEILING = 4_398_046_511_104          # 2^42
 
 
 cdef void default_settings(uint64_t* settings) noexcept nogil:
@@ -67,14 +67,17 @@ cdef inline bint setting_is_fine(uint32_t id, uint64_t value) noexcept nogil:
 cdef void configure(table_t* t, const command_t* command, outcome_t* reply) noexcept nogil:
     cdef uint32_t i
     cdef setting_t setting
-    cdef bint is_empty = t.rows.live == 0 and t.leases.live == 0 and t.sessions.live == 0
+    cdef uint64_t seed = t.settings[SETTING_ID_HASH_SEED]
     for i in range(command.list_count):
         setting = command_setting(command, i)
-        if not setting_is_fine(setting.id, setting.value) or (
-                setting.id == SETTING_ID_HASH_SEED and not is_empty
-                and setting.value != t.settings[SETTING_ID_HASH_SEED]):
+        if not setting_is_fine(setting.id, setting.value):
             refuse_argument(reply, ARGUMENT_SETTING)
             return
+        if setting.id == SETTING_ID_HASH_SEED:
+            seed = setting.value
+    if seed != t.settings[SETTING_ID_HASH_SEED] and t.rows.live + t.leases.live + t.sessions.live:
+        refuse_argument(reply, ARGUMENT_SETTING)
+        return
     for i in range(command.list_count):
         setting = command_setting(command, i)
         t.settings[setting.id] = setting.value

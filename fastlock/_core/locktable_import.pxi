@@ -4,7 +4,7 @@
 cdef enum:
     RECORD_HEADER_BYTES = 8
     CLAIM_COUNT_CEILING = 0x7FFFFFFF
-    REVISION_STOP = (1 << 53) - (1 << 32)
+    REVISION_STOP = 9_007_194_959_773_696      # 2^53 - 2^32
 
 
 # A claim as an import brings it, for the checks across rows.
@@ -119,7 +119,7 @@ cdef bint identities_differ(const lock_row_t* row) noexcept nogil:
 
 cdef bint lock_row_is_sound(const lock_row_t* row, uint64_t revision_max) noexcept nogil:
     """Whether a group could have such a row by itself."""
-    cdef bint has_claims = row.holders.count or row.waiters.count
+    cdef bint has_claims = row.holders.count + row.waiters.count != 0
     if row.key.size == 0 or row.key.size > KEY_BYTES_CEILING or row.slot != key_slot(row.key):
         return False
     if row.mode >= ROW_MODE_TOTAL or has_claims != (row.mode != ROW_MODE_FREE):

@@ -95,7 +95,7 @@ cdef inline uint32_t claim_lock_delay_ms(const claim_t* claim) noexcept nogil:
 
 
 cdef inline bint claim_waits(const claim_t* claim) noexcept nogil:
-    return claim.packed & CLAIM_WAITS
+    return (claim.packed & CLAIM_WAITS) != 0
 
 
 cdef inline slice_t row_key(const row_t* row) noexcept nogil:

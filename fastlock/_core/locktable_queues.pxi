@@ -26,7 +26,6 @@ cdef void wake(table_t* t, uint16_t code, const claim_t* claim, uint64_t waiter)
     memset(outcome, 0, sizeof(outcome_t))
     outcome.position = -1
     outcome.code = code
-    outcome.kind = COMMAND_ACQUIRE_ALL if claim.key_total else COMMAND_ACQUIRE
     outcome.detail = row_at(t, claim.row).slot
     outcome.waiter = waiter
 

@@ -4,7 +4,7 @@
 cdef enum:
     ANSWERS_CAPACITY_MIN = 8
     SESSION_LIFETIME_MS_MIN = 60_000
-    SESSION_LIFETIME_MS_MAX = 1 << 42
+    SESSION_LIFETIME_MS_MAX = 4_398_046_511_104  # 2^42
 
 
 cdef inline answer_t* find_answer(const session_t* session, uint64_t sequence) noexcept nogil:
@@ -92,7 +92,6 @@ cdef void repeat_answer(table_t* t, const command_t* command, const answer_t* an
                         outcome_t* reply) noexcept nogil:
     if answer.code != CODE_QUEUED:
         reply.code = answer.code
-        reply.kind = answer.kind
         reply.count = answer.count
         reply.detail = answer.detail
         reply.token = answer.token
