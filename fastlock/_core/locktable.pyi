@@ -3,15 +3,15 @@
 import builtins
 from typing import Any, NamedTuple, TypeAlias, final
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+_Buffer: TypeAlias = bytes | bytearray | memoryview
 # lease high, lease low, request, token or enqueue revision, LockMode, count, lockDelayMs, position, keyTotal
-ClaimTuple: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
+_ClaimTuple: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
 
 # The first byte of a row key. In this order a checkpoint is loaded: byte order of the row keys.
-ROW_GROUP: int      # row key: the byte alone
-ROW_SESSION: int    # + session id, 8 bytes big endian
-ROW_LEASE: int      # + lease high, lease low, 8 bytes big endian each
-ROW_LOCK: int       # + the key
+ROW_GROUP: int  # row key: the byte alone
+ROW_SESSION: int  # + session id, 8 bytes big endian
+ROW_LEASE: int  # + lease high, lease low, 8 bytes big endian each
+ROW_LOCK: int  # + the key
 
 class Outcome(NamedTuple):
     """A reply (position ≥ 0) or a wake (position −1). Fields LOCKS.md does not name are 0."""
@@ -110,8 +110,7 @@ class LockTable:
         """
     @membership.setter
     def membership(self, members: builtins.list[tuple[int, int, int, bytes]]) -> None: ...
-
-    def apply(self, entry: Buffer, now_ms: int) -> int:
+    def apply(self, entry: _Buffer, now_ms: int) -> int:
         """Applies one LogEntry frame and returns the number of outcomes.
 
         Raises with the state untouched if anything in the entry is malformed or unknown, names
@@ -121,11 +120,11 @@ class LockTable:
     def outcomes_list(self) -> builtins.list[Outcome]:
         """What the last apply said, wakes and replies in their order. For tests and tools."""
 
-    def get(self, key: Buffer, now_ms: int = -1) -> dict[str, Any] | None:
+    def get(self, key: _Buffer, now_ms: int = -1) -> dict[str, Any] | None:
         """The row as a client.capnp LockState, or None. Times are known while leading and now_ms ≥ 0."""
 
     def list(
-        self, prefix: Buffer, cursor: Buffer, limit: int, now_ms: int = -1, scanned_max: int = ...
+        self, prefix: _Buffer, cursor: _Buffer, limit: int, now_ms: int = -1, scanned_max: int = ...
     ) -> tuple[builtins.list[dict[str, Any]], bytes]:
         """Rows in owned slots below `prefix`, and where to go on; an empty cursor ends it.
 
@@ -134,11 +133,11 @@ class LockTable:
         node, restart or table size each page was read.
         """
 
-    def slot_owner(self, key: Buffer) -> tuple[int, int]:
+    def slot_owner(self, key: _Buffer) -> tuple[int, int]:
         """SlotState of the key's slot and the group it was exported to (0 = none)."""
 
     def events(
-        self, after_revision: int, key: Buffer, is_prefix: bool, limit: int
+        self, after_revision: int, key: _Buffer, is_prefix: bool, limit: int
     ) -> tuple[builtins.list[Event], int]:
         """Events after a revision on a key or below a prefix, and the revision to go on after.
 
@@ -157,7 +156,7 @@ class LockTable:
                            "answers": {sequence: (code, kind, count, detail, token, revision)}}},
          "leases": {(high, low): {"ttl_ms": int, "owner": bytes, "bound": bool, "generation": int,
                                   "remaining_ms": int, "lost_revision": int}},
-         "rows": {key: {"mode": RowMode, "limit": int, "holders": [ClaimTuple], "waiters": [ClaimTuple],
+         "rows": {key: {"mode": RowMode, "limit": int, "holders": [_ClaimTuple], "waiters": [_ClaimTuple],
                         "value": bytes | None, "value_revision": int, "value_token": int,
                         "delay_ms": int, "delay_generation": int}}}
 
@@ -216,7 +215,7 @@ class LockTable:
     def thaw(self) -> None:
         """Ends a checkpoint whose rows were all taken."""
 
-    def load_row(self, row_key: Buffer, row: Buffer) -> None:
+    def load_row(self, row_key: _Buffer, row: _Buffer) -> None:
         """Takes a checkpoint's rows in the byte order of their keys, into a clear table."""
 
     def finish_load(self) -> None:
@@ -225,7 +224,7 @@ class LockTable:
     # Slots.
 
     def export_rows(
-        self, first: int, last: int, cursor: Buffer, max_rows: int
+        self, first: int, last: int, cursor: _Buffer, max_rows: int
     ) -> tuple[builtins.list[bytes], bytes]:
         """Records for importSlots out of exported slots, and where to go on; an empty cursor ends it.
 

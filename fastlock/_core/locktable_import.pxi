@@ -53,7 +53,7 @@ cdef int hash_compare(const void* a, const void* b) noexcept nogil:
 cdef bint lease_row_is_sound(const lease_row_t* row, uint64_t revision_max) noexcept nogil:
     if row.lease_high == 0 and row.lease_low == 0:
         return False
-    if row.ttl_ms != NO_EXPIRY_TTL_MS and not (TTL_MS_MIN <= row.ttl_ms <= TTL_MS_CEILING):
+    if row.ttl_ms != NO_EXPIRY_TTL_MS and not (TTL_MS_MIN <= row.ttl_ms <= <int64_t>TTL_MS_CEILING):
         return False
     return (row.remaining_ms <= <uint64_t>row.ttl_ms and row.owner.size <= OWNER_BYTES_CEILING
             and row.generation <= revision_max and row.lost_revision <= revision_max)
