@@ -22,7 +22,7 @@ ROOMS: dict[str, str] = {
     "structs": "_core.types _core.layout _core.buffer _core.hashing _core.slots",
     "codec": (
         "_core.wire _core.framing _core.commands _core.rows* _core.client_messages _core.peer_messages "
-        "_core.codec* _core.resp*"
+        "_core.batch _core.codec* _core.resp*"
     ),
     "structures": "_core.slab _core.index _core.timers _core.history",
     "locktable": "_core.locktable*",
