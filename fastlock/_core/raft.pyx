@@ -4,6 +4,7 @@ cimport cython
 from libc.stdint cimport UINT64_MAX, uint16_t, uint32_t, uint64_t
 
 from fastlock._core cimport layout
+from fastlock._core.commands cimport BATCH_BYTES_MAX
 from fastlock._core.raft_entry cimport encode_membership, encode_noop, entry_of_frame
 from fastlock._core.raft_log cimport RaftLog
 from fastlock._core.raft_membership cimport Configuration, Configurations, in_order, promoted_learner, why_invalid_change
@@ -29,8 +30,6 @@ cdef enum:
     ROLE_LEADER = 3
     # A leader that cannot commit does not grow its log without end.
     UNCOMMITTED_ENTRIES_MAX = 1024
-    # A batch has at most 256 KiB of commands; the frame around them is a little larger.
-    ENTRY_BYTES_MAX = (256 << 10) + (64 << 10)
 
 FOLLOWER = ROLE_FOLLOWER
 PRE_CANDIDATE = ROLE_PRE_CANDIDATE
@@ -610,8 +609,8 @@ cdef class Raft:
     def propose(self, bytes data not None):
         cdef Entry entry
         self.refuse_proposal()
-        if len(data) > ENTRY_BYTES_MAX:
-            raise Refused("too-large", f"{len(data)} bytes, at most {ENTRY_BYTES_MAX}")
+        if len(data) > BATCH_BYTES_MAX:
+            raise Refused("too-large", f"{len(data)} bytes, at most {BATCH_BYTES_MAX}")
         entry = entry_of_frame(data)
         if (
             entry.term != self.outbox.term

@@ -1,24 +1,22 @@
 """Log entries as LogEntry frames: what Raft itself writes into the log, and what it reads from frames."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
 
 from fastlock._core cimport layout
-from fastlock._core.raft_message cimport Entry, Member, new_entry
-from fastlock._core.types cimport slice_t
-from fastlock._core.wire cimport (
-    CODE_OK, SINGLE_HEADER_BYTES, WORD_BYTES, element_of, fields_of, list_t, load16, load32, load64,
-    message_open, message_t, pointer_at, put_list, put_root, put_struct_pointer, put_text, read_list,
-    read_root, read_struct, read_text, store16, store32, store64, struct_t, text_words,
+from fastlock._core.buffer cimport buffer_free, buffer_t
+from fastlock._core.commands cimport (
+    entry_encode_membership,
+    entry_encode_noop,
+    entry_open,
+    entry_t,
+    member_decode,
+    member_t,
+    membership_t,
 )
-
-
-cdef enum:
-    ROOT_WORDS = 1 + layout.LOG_ENTRY_DATA_WORDS + layout.LOG_ENTRY_POINTERS
-    CONFIGURATION_WORDS = layout.MEMBERSHIP_DATA_WORDS + layout.MEMBERSHIP_POINTERS
-    MEMBER_WORDS = layout.MEMBER_DATA_WORDS + layout.MEMBER_POINTERS
-    ROOT_DATA_BYTES = layout.LOG_ENTRY_DATA_WORDS * 8
-    MEMBER_DATA_BYTES = layout.MEMBER_DATA_WORDS * 8
+from fastlock._core.raft_message cimport MEMBERS_MAX, Entry, Member, new_entry
+from fastlock._core.wire cimport CODE_OK, list_t, message_t
 
 
 def noop_entry(uint32_t group, uint64_t term, uint64_t index):
@@ -37,122 +35,87 @@ def read_members(bytes data not None):
     return members_of_frame(data)
 
 
-cdef uint8_t* put_entry(uint8_t* frame, size_t words, uint16_t kind, uint32_t group, uint64_t term, uint64_t index):
-    cdef uint8_t* root = put_root(frame, words, layout.LOG_ENTRY_DATA_WORDS, layout.LOG_ENTRY_POINTERS)
-    store16(root + layout.LOG_ENTRY_VERSION_AT, <uint16_t>layout.FORMAT_VERSION)
-    store16(root + layout.LOG_ENTRY_KIND_AT, kind)
-    store32(root + layout.LOG_ENTRY_GROUP_AT, group)
-    store64(root + layout.LOG_ENTRY_TERM_AT, term)
-    store64(root + layout.LOG_ENTRY_INDEX_AT, index)
-    return root
+cdef bytes taken(buffer_t* buffer, int status):
+    """The bytes of an encoder's buffer, which is freed."""
+    try:
+        if status != 0:
+            raise MemoryError()
+        return PyBytes_FromStringAndSize(<char*>buffer.data, buffer.size)
+    finally:
+        buffer_free(buffer)
 
 
 cdef bytes encode_noop(uint32_t group, uint64_t term, uint64_t index):
-    cdef bytes frame = PyBytes_FromStringAndSize(NULL, SINGLE_HEADER_BYTES + ROOT_WORDS * WORD_BYTES)
-    put_entry(<uint8_t*>PyBytes_AS_STRING(frame), ROOT_WORDS, layout.ENTRY_KIND_NOOP, group, term, index)
-    return frame
+    cdef buffer_t buffer
+    memset(&buffer, 0, sizeof(buffer))
+    return taken(&buffer, entry_encode_noop(&buffer, group, term, index))
 
 
-cdef slice_t slice_of(bytes text):
-    cdef slice_t value
-    value.data = <const uint8_t*>PyBytes_AS_STRING(text)
-    value.size = <uint32_t>PyBytes_GET_SIZE(text)
-    return value
+cdef list point_to(tuple members, member_t* structs, membership_t* out):
+    """Fills the codec's structs; they point into the list that is returned."""
+    cdef list addresses = []
+    cdef bytes address
+    cdef Member member
+    cdef int position
+    assert len(members) <= MEMBERS_MAX
+    for position in range(len(members)):
+        member = <Member?>members[position]
+        address = member.address.encode()
+        addresses.append(address)
+        structs[position].node = member.node
+        structs[position].incarnation = member.incarnation
+        structs[position].role = member.role
+        structs[position].address.data = <const uint8_t*>PyBytes_AS_STRING(address)
+        structs[position].address.size = <uint32_t>PyBytes_GET_SIZE(address)
+    out.version = <unsigned short>layout.FORMAT_VERSION
+    out.count = <uint32_t>len(members)
+    out.members = structs
+    return addresses
 
 
 cdef bytes encode_membership(uint32_t group, uint64_t term, uint64_t index, tuple members):
-    cdef list addresses = [(<Member?>member).address.encode() for member in members]
-    cdef size_t words = ROOT_WORDS + CONFIGURATION_WORDS + 1 + len(members) * MEMBER_WORDS
-    cdef slice_t text
-    cdef bytes address
-    for address in addresses:
-        text = slice_of(address)
-        words += text_words(&text)
-    cdef bytes frame = PyBytes_FromStringAndSize(NULL, SINGLE_HEADER_BYTES + words * WORD_BYTES)
-    cdef uint8_t* start = <uint8_t*>PyBytes_AS_STRING(frame)
-    cdef uint8_t* root = put_entry(start, words, layout.ENTRY_KIND_MEMBERSHIP, group, term, index)
-    cdef uint8_t* configuration = start + SINGLE_HEADER_BYTES + ROOT_WORDS * WORD_BYTES
-    put_struct_pointer(
-        root + ROOT_DATA_BYTES + layout.LOG_ENTRY_MEMBERSHIP_POINTER * WORD_BYTES,
-        configuration, layout.MEMBERSHIP_DATA_WORDS, layout.MEMBERSHIP_POINTERS,
-    )
-    store64(configuration, 0)
-    store16(configuration + layout.MEMBERSHIP_VERSION_AT, <uint16_t>layout.FORMAT_VERSION)
-    cdef uint8_t* element = put_list(
-        configuration + layout.MEMBERSHIP_DATA_WORDS * WORD_BYTES + layout.MEMBERSHIP_MEMBERS_POINTER * WORD_BYTES,
-        configuration + CONFIGURATION_WORDS * WORD_BYTES,
-        <uint32_t>len(members), layout.MEMBER_DATA_WORDS, layout.MEMBER_POINTERS,
-    )
-    cdef uint8_t* cursor = element + len(members) * MEMBER_WORDS * WORD_BYTES
-    cdef Member member
-    for member, address in zip(members, addresses):
-        store64(element + layout.MEMBER_NODE_AT, member.node)
-        store64(element + layout.MEMBER_INCARNATION_AT, member.incarnation)
-        store16(element + layout.MEMBER_ROLE_AT, member.role)
-        text = slice_of(address)
-        cursor = put_text(
-            element + MEMBER_DATA_BYTES + layout.MEMBER_ADDRESS_POINTER * WORD_BYTES, cursor, &text
-        )
-        element += MEMBER_WORDS * WORD_BYTES
+    cdef member_t structs[MEMBERS_MAX]
+    cdef membership_t membership
+    cdef buffer_t buffer
+    addresses = point_to(members, structs, &membership)
+    memset(&buffer, 0, sizeof(buffer))
+    frame = taken(&buffer, entry_encode_membership(&buffer, group, term, index, &membership))
+    assert len(addresses) == len(members)
     return frame
 
 
-cdef int open_entry(bytes data, message_t* message, struct_t* root) except -1:
-    # Entries are stored and sent as one segment; whoever wrote something else is not one of us.
-    cdef const uint8_t* frame = <const uint8_t*>PyBytes_AS_STRING(data)
-    cdef size_t size = PyBytes_GET_SIZE(data)
-    cdef bint whole = (
-        size >= SINGLE_HEADER_BYTES
-        and load32(frame) == 0
-        and <size_t>load32(frame + 4) * WORD_BYTES + SINGLE_HEADER_BYTES == size
-    )
-    if whole:
-        message_open(message, frame + SINGLE_HEADER_BYTES, load32(frame + 4))
-        whole = read_root(message, root) == CODE_OK
-    if not whole:
-        raise ValueError("a log entry is one single-segment LogEntry frame, and this is none")
+cdef int open_entry(bytes data, entry_t* entry) except -1:
+    if entry_open(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), entry) != CODE_OK:
+        raise ValueError("not a LogEntry frame that this release can read")
     return 0
 
 
 cdef Entry entry_of_frame(bytes data):
-    cdef message_t message
-    cdef struct_t root
-    cdef uint8_t padded[ROOT_DATA_BYTES]
-    open_entry(data, &message, &root)
-    cdef const uint8_t* fields = fields_of(&root, padded, ROOT_DATA_BYTES)
-    return new_entry(
-        load64(fields + layout.LOG_ENTRY_TERM_AT),
-        load64(fields + layout.LOG_ENTRY_INDEX_AT),
-        load16(fields + layout.LOG_ENTRY_KIND_AT),
-        data,
-    )
+    cdef entry_t entry
+    open_entry(data, &entry)
+    return new_entry(entry.term, entry.index, entry.kind, data)
+
+
+cdef tuple read_member_list(message_t* message, const list_t* listed):
+    """ValueError where a member cannot be one."""
+    cdef member_t member
+    cdef uint32_t position
+    cdef list members = []
+    if listed.count == 0 or listed.count > MEMBERS_MAX:
+        raise ValueError(f"a configuration has 1 to {MEMBERS_MAX} members, not {listed.count}")
+    for position in range(listed.count):
+        if member_decode(message, listed, position, &member) != CODE_OK:
+            raise ValueError("a member that cannot be read")
+        members.append(Member(
+            member.node,
+            member.role,
+            member.incarnation,
+            (<const char*>member.address.data)[:member.address.size].decode() if member.address.data != NULL else "",
+        ))
+    return tuple(members)
 
 
 cdef tuple members_of_frame(bytes data):
-    cdef message_t message
-    cdef struct_t root, configuration, element
-    cdef list_t listed
-    cdef slice_t text
-    cdef uint8_t padded[MEMBER_DATA_BYTES]
-    cdef const uint8_t* fields
-    cdef uint32_t position
-    cdef list members = []
-    open_entry(data, &message, &root)
-    if (
-        read_struct(&message, pointer_at(&root, layout.LOG_ENTRY_MEMBERSHIP_POINTER), &configuration) != CODE_OK
-        or read_list(&message, pointer_at(&configuration, layout.MEMBERSHIP_MEMBERS_POINTER), &listed) != CODE_OK
-        or listed.count == 0
-    ):
-        raise ValueError("a membership entry carries its members, and this one has none")
-    for position in range(listed.count):
-        element_of(&listed, position, &element)
-        fields = fields_of(&element, padded, MEMBER_DATA_BYTES)
-        if read_text(&message, pointer_at(&element, layout.MEMBER_ADDRESS_POINTER), &text) != CODE_OK:
-            raise ValueError("a member's address is not a text")
-        members.append(Member(
-            load64(fields + layout.MEMBER_NODE_AT),
-            load16(fields + layout.MEMBER_ROLE_AT),
-            load64(fields + layout.MEMBER_INCARNATION_AT),
-            (<const char*>text.data)[:text.size].decode() if text.data != NULL else "",
-        ))
-    return tuple(members)
+    cdef entry_t entry
+    open_entry(data, &entry)
+    return read_member_list(&entry.message, &entry.members)

@@ -2,11 +2,7 @@
 
 from libc.stdint cimport uint16_t, uint64_t
 
-from fastlock._core.raft_message cimport Entry, Member
-
-
-cdef enum:
-    MEMBERS_MAX = 32
+from fastlock._core.raft_message cimport MEMBERS_MAX, Entry, Member
 
 
 cdef class Configuration:

@@ -5,7 +5,7 @@ from libc.stdint cimport uint64_t
 
 from fastlock._core cimport layout
 from fastlock._core.raft_entry cimport members_of_frame
-from fastlock._core.raft_message cimport Entry, Member
+from fastlock._core.raft_message cimport MEMBERS_MAX, Entry, Member
 
 
 @cython.final

@@ -3,6 +3,10 @@
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 
+cdef enum:
+    MEMBERS_MAX = 32
+
+
 cdef class Entry:
     cdef readonly uint64_t term
     cdef readonly uint64_t index

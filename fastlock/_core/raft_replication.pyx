@@ -7,8 +7,8 @@ from collections import namedtuple
 
 from fastlock._core cimport layout
 from fastlock._core.raft_log cimport RaftLog
-from fastlock._core.raft_membership cimport MEMBERS_MAX, Configuration, quorum_value
-from fastlock._core.raft_message cimport Entry, Member, Message, new_message
+from fastlock._core.raft_membership cimport Configuration, quorum_value
+from fastlock._core.raft_message cimport MEMBERS_MAX, Entry, Member, Message, new_message
 from fastlock._core.raft_outbox cimport Outbox
 from fastlock._core.raft_progress cimport PROBE, REPLICATE, SNAPSHOT, Progress
 

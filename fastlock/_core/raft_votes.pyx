@@ -3,7 +3,8 @@
 cimport cython
 from libc.stdint cimport uint64_t
 
-from fastlock._core.raft_membership cimport MEMBERS_MAX, Configuration
+from fastlock._core.raft_membership cimport Configuration
+from fastlock._core.raft_message cimport MEMBERS_MAX
 
 
 @cython.final

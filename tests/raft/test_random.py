@@ -12,7 +12,7 @@ from fastlock._core.raft_settings import RaftSettings
 
 from .cluster import Cluster, Node
 
-SEEDS = range(120)
+SEEDS = range(80)
 STEPS = 2500
 SETTINGS = RaftSettings(
     election_ms_min=150, election_ms_max=300, heartbeat_ms=50, append_bytes_max=400, inflight_messages_max=4

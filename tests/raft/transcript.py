@@ -347,10 +347,11 @@ class Transcript:
                 self.note(f"{node.id}: down")
                 continue
             state = node.raft.status()
-            self.note(
-                f"{node.id}: {state['role']} term={state['term']} vote={state['vote']} leader={state['leader']} "
-                f"commit={state['commit']} durable={state['durable']} last={state['last'][0]}/{state['last'][1]}"
+            shown = " ".join(
+                f"{name}={state[name]}" for name in ("term", "vote", "leader", "commit", "durable")
             )
+            last_index, last_term = state["last"]
+            self.note(f"{node.id}: {state['role']} {shown} last={last_index}/{last_term}")
 
     def do_peers(self, node: str) -> None:
         for other, peer in self.node(node).raft.status()["peers"].items():
