@@ -16,7 +16,7 @@ POINTERS, COMPOSITE = 6, 7
 
 @dataclass
 class Object:
-    """What a pointer leads to: the words before its pointers, and the pointers; a list of structs has elements."""
+    """What a pointer leads to: words, then pointers; a list of structs has elements instead."""
 
     kind: int
     data: bytes = b""
@@ -70,7 +70,7 @@ def _parse_struct(segment: bytes, at: int, data_words: int, pointers: int) -> Ob
 
 
 def resize(node: Object | None, rng: Random) -> None:
-    """Makes structs as an older writer (zero fields at the end missing) or a newer one (more fields) has them."""
+    """Makes structs as an older writer (zero fields at the end missing) or a newer one has them."""
     if node is None:
         return
     if node.elements is not None:
@@ -111,7 +111,7 @@ class _Writer:
 
     def __init__(self, rng: Random, segment_count: int) -> None:
         self.rng = rng
-        # One word in each: pycapnp follows no pointer into an empty segment. In the first it is the root pointer.
+        # One word in each: pycapnp follows no pointer into an empty segment. The first is the root.
         self.segments = [bytearray(WORD) for _ in range(segment_count)]
 
     def frame(self, root: Object | None) -> bytes:

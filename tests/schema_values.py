@@ -1,4 +1,4 @@
-"""Random messages of any struct of the schemas, as dicts in the shape of pycapnp's to_dict(), by reflection."""
+"""Random messages of any struct of the schemas, as dicts in the shape of pycapnp's to_dict()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled codec and pycapnp read each other's messages and say the same, for every struct of the schemas."""
+"""The compiled codec and pycapnp read each other's messages, for every struct of the schemas."""
 
 from __future__ import annotations
 

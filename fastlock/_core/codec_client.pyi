@@ -14,8 +14,8 @@ def check_hello(
 ) -> int:
     """The Code of a Hello against what this side knows: ok, or why the connection must not go on.
 
-    Zero stands for "not known yet". `node` is our own id, `peer_node` the one expected at the other end, and
-    `peer_incarnation` the lowest that is accepted of it.
+    Zero stands for "not known yet". `node` is our own id, `peer_node` the one expected at the other end,
+    and `peer_incarnation` the lowest that is accepted of it.
     """
 
 def decode_request(frame: bytes | bytearray | memoryview, frame_bytes_max: int = 1048576) -> dict[str, Any]:

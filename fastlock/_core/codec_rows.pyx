@@ -1,4 +1,4 @@
-"""Checkpoint rows as dicts in the shape of pycapnp's to_dict(). Rows are written with the current format version."""
+"""Checkpoint rows as dicts in the shape of pycapnp's to_dict(). Written with the current version."""
 
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memset
