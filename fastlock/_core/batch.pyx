@@ -72,11 +72,11 @@ cdef class Batch:
         cdef int code
         if self.sealed:
             raise ValueError("a sealed batch takes no more commands: clear() it first")
-        while True:
+        self.stopped = FEED_MORE
+        while at < available:
             check(frame_bytes(start + at, available - at, frame_bytes_max, &size))
             if size == 0 or size > available - at:
-                self.stopped = FEED_MORE
-                return at
+                break
             code = request_decode(start + at, size, &self.scratch, &self.request)
             if code != CODE_OK:
                 self.refuse(code)
@@ -87,6 +87,7 @@ cdef class Batch:
                 self.stopped = FEED_FULL
                 return at
             at += size
+        return at
 
     cdef int add(self, uint64_t request_id, uint32_t timeout_ms, const command_t* command) except -1:
         """0 if the command was taken or refused for good, 1 if it has to wait for the next batch."""

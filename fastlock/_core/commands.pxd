@@ -74,7 +74,7 @@ cdef int entry_open(const uint8_t* frame, size_t size, entry_t* out) noexcept no
 cdef int entry_command(entry_t* entry, uint32_t i, command_t* out) noexcept nogil
 cdef void entry_rewind(entry_t* entry) noexcept nogil
 
-# Member i < members.count; within the same budget.
+# Member i < members.count. What returned the list checked it, so that this cannot fail within one pass.
 cdef int member_decode(message_t* message, const list_t* members, uint32_t i, member_t* out) noexcept nogil
 
 # Size of an entry's frame if it were sealed after one more command.
@@ -99,7 +99,7 @@ cdef int entry_encode_noop(buffer_t* out, uint32_t group, uint64_t term, uint64_
 cdef int entry_encode_membership(buffer_t* out, uint32_t group, uint64_t term, uint64_t index,
                                  const membership_t* membership) noexcept nogil
 
-# A Membership struct, for the messages and rows that carry one.
+# A Membership struct, for the messages and rows that carry one. Every member is checked.
 cdef int membership_read(message_t* message, const uint8_t* pointer, uint8_t* present, uint16_t* version,
                          list_t* members) noexcept nogil
 cdef size_t membership_words(const membership_t* membership) noexcept nogil

@@ -360,6 +360,7 @@ cdef int entry_open(const uint8_t* frame, size_t size, entry_t* out) noexcept no
     if code == CODE_OK:
         code = membership_read(&out.message, pointer_at(&view, LOG_ENTRY_MEMBERSHIP_POINTER),
                                &out.membership_present, &out.membership_version, &out.members)
+    entry_rewind(out)
     # An entry is always written in one segment without far pointers.
     return CODE_MALFORMED_FRAME if code == WIRE_FAR else code
 
@@ -380,12 +381,21 @@ cdef int membership_read(message_t* message, const uint8_t* pointer, uint8_t* pr
                          list_t* members) noexcept nogil:
     cdef uint8_t padded[MEMBERSHIP_DATA_WORDS * WORD_BYTES]
     cdef struct_t view
+    cdef member_t member
+    cdef uint32_t i
     cdef int code = read_struct(message, pointer, &view)
     if code != CODE_OK:
         return code
     present[0] = view.data != NULL
     version[0] = load16(fields_of(&view, padded, MEMBERSHIP_DATA_WORDS * WORD_BYTES) + MEMBERSHIP_VERSION_AT)
-    return read_list(message, pointer_at(&view, MEMBERSHIP_MEMBERS_POINTER), members)
+    code = read_list(message, pointer_at(&view, MEMBERSHIP_MEMBERS_POINTER), members)
+    if code != CODE_OK:
+        return code
+    for i in range(members.count):
+        code = member_decode(message, members, i, &member)
+        if code != CODE_OK:
+            return code
+    return CODE_OK
 
 
 cdef int member_decode(message_t* message, const list_t* members, uint32_t i, member_t* out) noexcept nogil:
@@ -406,6 +416,7 @@ cdef int membership_open(const uint8_t* frame, size_t size, message_t* message, 
     cdef int code = single_open(frame, size, message)
     if code == CODE_OK:
         code = membership_read(message, message.base, &present, version, members)
+        message_open(message, message.base, message.words)
     return CODE_MALFORMED_FRAME if code == WIRE_FAR else code
 
 

@@ -6,14 +6,7 @@ from libc.string cimport memset
 
 from fastlock._core.buffer cimport buffer_reserve, buffer_t
 from fastlock._core.client_messages cimport hello_decode, hello_t, hello_words, hello_write
-from fastlock._core.commands cimport (
-    member_decode,
-    member_t,
-    membership_read,
-    membership_t,
-    membership_words,
-    membership_write,
-)
+from fastlock._core.commands cimport membership_read, membership_t, membership_words, membership_write
 from fastlock._core.framing cimport frame_flatten, frame_open
 from fastlock._core.layout cimport *
 from fastlock._core.types cimport raft_message_t, slice_t
@@ -69,8 +62,6 @@ cdef int raft_read(message_t* message, const struct_t* view, peer_message_t* out
     cdef uint8_t padded[RAFT_MESSAGE_DATA_WORDS * WORD_BYTES]
     cdef const uint8_t* fields = fields_of(view, padded, RAFT_MESSAGE_DATA_WORDS * WORD_BYTES)
     cdef raft_message_t* raft = &out.raft
-    cdef member_t member
-    cdef uint32_t i
     cdef int code
     raft.kind = load16(fields + RAFT_MESSAGE_KIND_AT)
     raft.group = load32(fields + RAFT_MESSAGE_GROUP_AT)
@@ -95,14 +86,7 @@ cdef int raft_read(message_t* message, const struct_t* view, peer_message_t* out
     if code == CODE_OK:
         code = membership_read(message, pointer_at(view, RAFT_MESSAGE_MEMBERSHIP_POINTER), &out.membership_present,
                                &out.membership_version, &out.members)
-    if code != CODE_OK:
-        return code
-    # Checked here, so that far pointers are found while the frame can still be flattened.
-    for i in range(out.members.count):
-        code = member_decode(message, &out.members, i, &member)
-        if code != CODE_OK:
-            return code
-    return CODE_OK
+    return code
 
 
 cdef int beats_read(message_t* message, const struct_t* view, peer_message_t* out) noexcept nogil:

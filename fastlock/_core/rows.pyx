@@ -297,6 +297,7 @@ cdef int group_row_decode(const uint8_t* frame, size_t size, group_row_t* out) n
     if code == CODE_OK:
         code = membership_read(&out.message, pointer_at(&view, GROUP_ROW_MEMBERSHIP_POINTER),
                                &out.membership_present, &out.membership_version, &out.members)
+    message_open(&out.message, out.message.base, out.message.words)
     return row_code(code, out.version)
 
 

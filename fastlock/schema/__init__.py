@@ -17,6 +17,9 @@ from fastlock.schema.enums import Code
 __all__ = ["SCHEMA_NAMES", "decode", "encode", "load", "schema_path"]
 
 SCHEMA_NAMES = ("log", "client", "peer")
+# pycapnp visits a word several times while it makes a dict.
+TRAVERSAL_FACTOR = 8
+TRAVERSAL_SLACK_WORDS = 1024
 
 
 def schema_path(name: str) -> Path:
@@ -52,9 +55,16 @@ def decode(name: str, struct: str, frame: bytes) -> dict[str, Any]:
     """A frame of `struct` in the schema `name` as a dict. Raises MalformedFrame where pycapnp refuses it."""
     import capnp
 
+    # Lists of structs without fields take no space: without a limit a short frame could announce millions.
+    words_max = TRAVERSAL_FACTOR * len(frame) // 8 + TRAVERSAL_SLACK_WORDS
+    reader = getattr(load(name), struct)
     try:
-        with getattr(load(name), struct).from_bytes(frame) as message:
+        with reader.from_bytes(frame, traversal_limit_in_words=words_max) as message:
             fields: dict[str, Any] = message.to_dict()
-            return fields
-    except (capnp.KjException, ValueError) as refusal:
+    except (capnp.KjException, RuntimeError, ValueError) as refusal:
         raise MalformedFrame(Code.malformedFrame, f"malformed {struct}: close the connection") from refusal
+    # to_dict() leaves out a union whose member it cannot read, instead of raising.
+    union = reader.schema.union_fields
+    if union and not any(member in fields for member in union):
+        raise MalformedFrame(Code.malformedFrame, f"malformed {struct}: close the connection")
+    return fields
