@@ -6,6 +6,8 @@
 PYTHON ?= python3
 CC_SANITIZE ?= gcc
 JOBS ?= auto
+FUZZ_SECONDS ?= 60
+FUZZ_SEED ?= 1
 SEEDS ?= 1000
 BASE ?= 1
 ARGS ?=
@@ -114,7 +116,8 @@ fuzz: sanitize ## run the fuzzers for long on the sanitizer build
 	cd build/sanitize && \
 		LD_PRELOAD="$$($(CC_SANITIZE) -print-file-name=libasan.so) $$($(CC_SANITIZE) -print-file-name=libstdc++.so.6)" \
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTHONMALLOC=malloc \
-		$(ROOT_PY) -m pytest -m fuzz $(ARGS)
+		FASTLOCK_FUZZ_SECONDS=$(FUZZ_SECONDS) FASTLOCK_FUZZ_SEED=$(FUZZ_SEED) \
+		$(ROOT_PY) -m pytest -m fuzz -o timeout=0 $(ARGS)
 
 clean: ## remove everything built, keep .venv
 	rm -rf build dist fastlock.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
