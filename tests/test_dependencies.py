@@ -22,11 +22,12 @@ ROOMS: dict[str, str] = {
     "structs": "_core.types _core.layout _core.buffer _core.hashing _core.slots",
     "codec": (
         "_core.wire _core.framing _core.commands _core.rows* _core.client_messages _core.peer_messages "
-        "_core.batch _core.codec* _core.resp*"
+        "_core.codec* _core.resp*"
     ),
     "structures": "_core.slab _core.index _core.timers _core.history",
     "locktable": "_core.locktable*",
     "raft": "_core.raft*",
+    "batch": "_core.batch",
     "storage": "storage.*",
     "node": "node.*",
     "router": "router",
@@ -39,7 +40,7 @@ ROOMS: dict[str, str] = {
 }
 
 # Who may see whom; everyone sees errors and config, nobody sees testing.
-CORE = "schema structs codec structures locktable raft"
+CORE = "schema structs codec structures locktable raft batch"
 MAY_SEE: dict[str, str] = {
     "errors": "",
     "config": "",
@@ -52,6 +53,7 @@ MAY_SEE: dict[str, str] = {
     "structures": "structs",
     "locktable": "schema structs codec structures",
     "raft": "schema structs codec structures",
+    "batch": "structs codec locktable",
     # I/O around it.
     "storage": CORE,
     "node": f"{CORE} storage router",

@@ -13,6 +13,7 @@ cdef class Batch:
     cdef readonly uint32_t count         # commands collected
     cdef readonly int stopped            # why the last feed stopped: FEED_...
     cdef bint sealed
+    cdef uint64_t index                  # of the entry it was sealed as
     cdef uint64_t* request_ids           # by position
     cdef uint32_t* timeouts_ms
     cdef builder_t builder

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from fastlock._core.locktable import LockTable
+
 COMMANDS_MAX: Final[int]
 BYTES_MAX: Final[int]
 
@@ -34,6 +36,15 @@ class Batch:
 
     def seal(self, term: int, index: int) -> bytes:
         """The LogEntry frame of everything collected. The batch then only answers, until clear()."""
+
+    def replies(
+        self, table: LockTable, first: int = 0, end: int = 1024, *, leader: int = 0, retry_ms: int = 0
+    ) -> bytes:
+        """The Reply frames for the commands first ≤ position < end, right after `table` applied the entry.
+
+        Each feed() added the commands of one connection, so `count` before and after it is that
+        connection's range.
+        """
 
     def request_id(self, position: int) -> int:
         """The id of the request whose command is at this position."""

@@ -22,6 +22,7 @@ from fastlock._core.commands cimport (
 )
 from fastlock._core.framing cimport CLIENT_FRAME_BYTES_MAX, frame_bytes
 from fastlock._core.layout cimport CODE_BUSY, CODE_FRAME_TOO_LARGE, CODE_OK, REQUEST_COMMAND
+from fastlock._core.locktable cimport LockTable
 from fastlock._core.types cimport command_t, outcome_t
 
 COMMANDS_MAX = BATCH_COMMANDS_MAX
@@ -129,7 +130,27 @@ cdef class Batch:
         entry = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>builder_bytes(&self.builder))
         builder_seal(&self.builder, self.group, term, index, <uint8_t*>PyBytes_AS_STRING(entry))
         self.sealed = True
+        self.index = index
         return entry
+
+    def replies(
+        self, LockTable table not None, uint32_t first=0, uint32_t end=BATCH_COMMANDS_MAX, *, uint64_t leader=0,
+        uint32_t retry_ms=0,
+    ) -> bytes:
+        """The Reply frames for the commands first ≤ position < end, right after `table` applied the sealed entry.
+
+        Each feed() added the commands of one connection, so `count` before and after it is that connection's range.
+        """
+        cdef buffer_t out
+        if not self.sealed or table.group != self.group or table.applied_index != self.index:
+            raise ValueError("the last entry this table applied is not the one this batch was sealed as")
+        memset(&out, 0, sizeof(buffer_t))
+        try:
+            if self.encode_replies(&out, table.outcomes, table.outcome_count, first, end, leader, retry_ms) != 0:
+                raise MemoryError
+            return PyBytes_FromStringAndSize(<const char*>out.data, <Py_ssize_t>out.size)
+        finally:
+            buffer_free(&out)
 
     def request_id(self, uint32_t position) -> int:
         """The id of the request whose command is at this position."""
