@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 __all__ = [
+    "DirectoryError",
+    "DirectoryInUse",
+    "DirectoryUnusable",
     "EventsLost",
     "FastlockError",
+    "ForeignDirectory",
     "FrameTooLarge",
     "MalformedFrame",
+    "NewerFormat",
     "ProtocolError",
     "UnknownCommand",
     "UnsupportedVersion",
@@ -47,3 +52,23 @@ class EventsLost(FastlockError):
     def __init__(self, floor: int) -> None:
         super().__init__(f"events up to revision {floor} are gone: read the state anew and resume from there")
         self.floor = floor
+
+
+class DirectoryError(FastlockError):
+    """The data directory cannot be used. The message names it and says what to do."""
+
+
+class DirectoryInUse(DirectoryError):
+    """Another process works on the directory: stop it, or choose another directory."""
+
+
+class ForeignDirectory(DirectoryError):
+    """The directory belongs to another cluster or node: choose another one."""
+
+
+class NewerFormat(DirectoryError):
+    """The directory was written by a later release: run that release."""
+
+
+class DirectoryUnusable(DirectoryError):
+    """The directory cannot be created, read or written: look at its owner, permissions and file system."""
