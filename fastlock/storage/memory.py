@@ -85,6 +85,7 @@ class MemoryStream:
         for position, packed in enumerate(self._rows):
             self._starts[offset] = position
             offset += len(packed)
+        self._starts[offset] = len(self._rows)
         self._end = offset
 
     def chunk(self, offset: int, bytes_max: int) -> tuple[bytes, bool]:
