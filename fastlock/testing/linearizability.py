@@ -4,6 +4,7 @@ Keys that no command names together are independent objects, so every such famil
 searched on its own. The search is Wing and Gong's with Lowe's memory of visited configurations: a
 configuration is (which operations have acted, the state they left), and one that failed once is
 never tried again. An operation without an answer may act at any time after its call, or never.
+Answers that carry a revision act in the order of their revisions, which is what revisions promise.
 """
 
 from __future__ import annotations
@@ -78,10 +79,12 @@ def _families(operations: list[Operation]) -> list[tuple[tuple[bytes, ...], list
 
 def _search(model: LockModel, family: Sequence[Operation], configurations_max: int) -> Verdict:
     """Depth first: what must act before what may act, so that honest histories need no detours."""
+    family = _without_unseen_puts(family)
     must = sorted((o for o in family if o.end is not None), key=lambda o: (o.call, o.end))
     may = sorted((o for o in family if o.end is None), key=lambda o: o.call)
     operations = must + may
     must_count = len(must)
+    numbered = sorted((o.revision, p) for p, o in enumerate(must) if o.revision)
     # The unseen end of a lease matters only while the lease has a claim: those are found by lease.
     free = [p for p in range(must_count, len(operations)) if operations[p].keys]
     by_lease: dict[int, list[int]] = {}
@@ -92,6 +95,8 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
     def candidates_of(state: State, first: int, done: int) -> list[int]:
         """What may act next: all that was called before the earliest answer missing. Last is tried first."""
         found, earliest_end = _required(operations, must_count, first, done)
+        lowest = next((revision for revision, p in numbered if not done >> p & 1), _NEVER)
+        found = [p for p in found if operations[p].revision <= lowest]
         optional = list(free)
         for lease in model.involved(state):
             optional.extend(by_lease.get(lease, ()))
@@ -115,8 +120,13 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
             position = candidates.pop()
             operation = operations[position]
             following = model.step(state, operation)
-            if following is None or (position >= must_count and following == state):
+            if following is None:
                 continue
+            if following == state:
+                if position >= must_count:
+                    continue
+                # What changes nothing can act as soon as it fits: every other order allows that too.
+                candidates = []
             acted = done | 1 << position
             if (acted, following) in visited:
                 continue
@@ -137,6 +147,12 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
                     False, True, len(visited), _explain(model, operations, must_count, best, best_state)
                 )
             done, state, first, candidates = trail.pop()
+
+
+def _without_unseen_puts(family: Sequence[Operation]) -> list[Operation]:
+    """An unanswered put whose value nobody ever read explains nothing; values are unique in a history."""
+    seen = {operation.value for operation in family if operation.kind == "get"}
+    return [o for o in family if o.end is not None or o.kind != "put" or o.value in seen]
 
 
 def _required(

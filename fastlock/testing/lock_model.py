@@ -37,6 +37,8 @@ class Operation:
     # acquire: token of the first key, or on a conflict of the first holder (0 = not told);
     # release, put and delete: the token presented; force: the token aimed at (0 = every holder).
     token: int = 0
+    # The revision the answer gave this change, or at which a get read; 0 where none was given.
+    revision: int = 0
     value: bytes | None = None
     # get: (lease, token) of every holder, and how many wait.
     holders: tuple[tuple[int, int], ...] = ()
@@ -68,7 +70,6 @@ class Row(NamedTuple):
     value: bytes | None
     # The lease whose end put the row into delay; 0 = no delay.
     delay: int
-    token_last: int
 
 
 class State(NamedTuple):
@@ -76,9 +77,11 @@ class State(NamedTuple):
     # Leases that ended, and (lease, request) called off before they were seen.
     ended: frozenset[int]
     cancelled: frozenset[tuple[int, int]]
+    # The highest revision known of anything that happened so far.
+    revision: int
 
 
-EMPTY_ROW = Row((), (), None, 0, 0)
+EMPTY_ROW = Row((), (), None, 0)
 Step = Callable[["LockModel", State, Operation], "State | None"]
 
 
@@ -98,7 +101,7 @@ class LockModel:
                 self._tokens[place] = operation.token + offset
 
     def initial(self) -> State:
-        return State((EMPTY_ROW,) * len(self.keys), frozenset(), frozenset())
+        return State((EMPTY_ROW,) * len(self.keys), frozenset(), frozenset(), 0)
 
     def describe(self, state: State) -> str:
         parts = []
@@ -123,6 +126,16 @@ class LockModel:
 
     def step(self, state: State, operation: Operation) -> State | None:
         """The state after `operation`, or None if it cannot have answered that way here."""
+        revision = operation.revision
+        if revision:
+            if operation.kind == "get":
+                if revision < state.revision:
+                    return None
+            elif revision <= state.revision:
+                return None
+            elif len(operation.keys) == 1 and (operation.kind != "acquire" or operation.code == "queued"):
+                # A grant raises it by its tokens; a cancel on several keys grants in between.
+                state = state._replace(revision=revision)
         return _STEPS[operation.kind](self, state, operation)
 
     def _acquire(self, state: State, operation: Operation) -> State | None:
@@ -175,13 +188,11 @@ class LockModel:
         for position in claim.positions:
             row = state.rows[position]
             token = self._tokens.get((position, claim.lease, claim.request))
-            token_last = row.token_last
             if token is not None:
-                if token <= token_last:
+                if token <= state.revision:
                     return None
-                token_last = token
-            holders = (*row.holders, Holder(claim, token))
-            state = _with_row(state, position, row._replace(holders=holders, token_last=token_last))
+                state = state._replace(revision=token)
+            state = _with_row(state, position, row._replace(holders=(*row.holders, Holder(claim, token))))
         return state
 
     def _serve(self, state: State | None, position: int) -> State | None:
@@ -237,7 +248,7 @@ class LockModel:
         first = state.rows[self._position[operation.keys[0]]]
         for claim in first.queue:
             if (claim.lease, claim.request) == identity:
-                if operation.code not in (None, "ok"):
+                if operation.code not in (None, "ok") or operation.revision:
                     return None
                 return self._leave_queue(state, claim)
         departed = False
@@ -247,8 +258,12 @@ class LockModel:
             if holder is not None:
                 departed = True
                 following = self._depart(following, self._position[key], holder)
+        # A cancel that is told a revision released a lock, and one that is not did not.
         if departed:
-            return following if operation.code in (None, "ok") else None
+            fits = operation.code is None or (operation.code == "ok" and operation.revision)
+            return following if fits else None
+        if operation.revision:
+            return None
         if operation.code == "notFound":
             return state
         if operation.code not in (None, "ok"):

@@ -26,6 +26,10 @@ class Recorder:
         found = self._operations[operation]
         self._operations[operation] = replace(found, end=self._timeline.now_ns, code=code, **fields)
 
+    def postpone(self, operation: int, call_ns: int) -> None:
+        """It is known not to have happened before this time."""
+        self._operations[operation] = replace(self._operations[operation], call=call_ns)
+
     def observe(self, kind: str, since: int, **fields: Any) -> None:
         """Something seen between the call of operation `since` and this moment."""
         call = self._operations[since].call

@@ -98,12 +98,7 @@ class Workload(Client):
         if lease is not None and not lease.lost:
             return lease
         lease = self._new_lease(group, bound=False)
-        command = {
-            "kind": "createLease",
-            **_lease_fields(lease),
-            "ttlMs": lease.ttl_ms,
-            "owner": _owner(lease),
-        }
+        command = {**_lease_fields(lease), "createLease": {"ttlMs": lease.ttl_ms, "owner": _owner(lease)}}
         attempt = yield from self.prepare(group, command, COMMAND_TIMEOUT_NS)
         if attempt is None:
             return None
@@ -130,6 +125,7 @@ class Workload(Client):
             if not lease.wanted and lease is not self._default.get(lease.group):
                 return
             sent_ns = self.clock.now_ns()
+            sent_true_ns = self.timeline.now_ns
             self.send(attempt, "keep_alive", lease.high, lease.low)
             answer = yield from self.answer_to(
                 attempt, min(ATTEMPT_TIMEOUT_NS, lease.ttl_ms * MILLISECOND // 2)
@@ -146,6 +142,8 @@ class Workload(Client):
                     lease.lost_revision = answer.revision
                     self._suspect(lease)
                 lease.confirmed(sent_ns, self.timeline.now_ns)
+                # It was alive when this was sent, so it ended later if at all.
+                self.world.recorder.postpone(lease.end, sent_true_ns)
 
     def lease_lost(self, lease: Lease) -> None:
         if not lease.lost:
@@ -234,13 +232,16 @@ class Workload(Client):
         if answer.code == Code.ok:
             self._lease_lives(lease, attempt)
             self.close(attempt)
-            recorder.finish(operation, "entered" if wait else "ok", token=answer.token)
+            if wait:
+                recorder.finish(operation, "entered", token=answer.token)
+            else:
+                recorder.finish(operation, "ok", token=answer.token, revision=answer.token)
         elif answer.code == Code.queued:
             self._lease_lives(lease, attempt)
             if attempt.session is not None:
                 # A wait does not hold the watermark back: the claim itself answers for it.
                 attempt.session.finish(attempt.sequence)
-            recorder.finish(operation, name)
+            recorder.finish(operation, name, revision=answer.revision)
             return (yield from self._await_grant(attempt, operation, lease, target))
         elif answer.code == Code.leaseLost:
             self.close(attempt)
@@ -320,7 +321,7 @@ class Workload(Client):
         self.close(cancel)
         self.close(attempt)
         if answer is not None and answer.code not in REFUSED_UNSEEN:
-            recorder.finish(operation, Code(answer.code).name)
+            recorder.finish(operation, Code(answer.code).name, revision=answer.revision)
 
     def _hold(
         self,
@@ -409,7 +410,7 @@ class Workload(Client):
         if answer.code in REFUSED_UNSEEN:
             recorder.forget(operation)
             return
-        recorder.finish(operation, Code(answer.code).name)
+        recorder.finish(operation, Code(answer.code).name, revision=answer.revision)
         if answer.code == Code.leaseLost and not lease.bound:
             self.lease_lost(lease)
 
@@ -451,7 +452,7 @@ class Workload(Client):
         if answer.code in REFUSED_UNSEEN:
             recorder.forget(operation)
         else:
-            recorder.finish(operation, Code(answer.code).name)
+            recorder.finish(operation, Code(answer.code).name, revision=answer.revision)
 
     def get(self, key: bytes) -> Steps[None]:
         """A linearizable read on any node."""
@@ -464,11 +465,18 @@ class Workload(Client):
             return
         state = answer.content[1]
         if state is None:
-            recorder.finish(operation, "ok")
+            recorder.finish(operation, "ok", revision=answer.revision)
             return
         holders = tuple((int(holder["owner"], 16), holder["revision"]) for holder in state["holders"])
         value = state["value"] if state["valueRevision"] else None
-        recorder.finish(operation, "ok", holders=holders, waiters=state["waiterCount"], value=value)
+        recorder.finish(
+            operation,
+            "ok",
+            revision=answer.revision,
+            holders=holders,
+            waiters=state["waiterCount"],
+            value=value,
+        )
 
     def _force(self, key: bytes) -> Steps[None]:
         """An operator takes a lock away."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from traceback import format_exc
 from typing import Any
 from zlib import crc32
 
@@ -228,11 +229,10 @@ class World:
             self._judge(summary)
         except Violation as violation:
             summary.violation, summary.checker = violation.message, violation.checker
-        except AssertionError as broken:
-            summary.violation, summary.checker = f"assertion failed: {broken}", "assertion"
-            import traceback
-
-            self.say(traceback.format_exc())
+        except Exception as broken:
+            # The core's own assertions, and whatever else no run may raise.
+            summary.violation, summary.checker = f"{type(broken).__name__}: {broken}", "exception"
+            self.say(format_exc())
         self._fill(summary)
         return summary
 
