@@ -61,6 +61,7 @@ class KeptAlive(NamedTuple):
     lost_revision: int
     expiring: bool
     noted: bool
+    generation: int
 
 class Frozen(NamedTuple):
     """What a checkpoint covers, and how many rows and deletes it will write, the group row included."""

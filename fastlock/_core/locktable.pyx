@@ -177,6 +177,7 @@ class KeptAlive(NamedTuple):
     lost_revision: int
     expiring: bool
     noted: bool
+    generation: int
 
 
 class Frozen(NamedTuple):
@@ -620,13 +621,13 @@ cdef class LockTable:
         cdef bint expiring = False
         assert t.is_leading, "only a leader keeps leases alive"
         if handle == 0:
-            return KeptAlive(CODE_LEASE_LOST, 0, False, False)
+            return KeptAlive(CODE_LEASE_LOST, 0, False, False, 0)
         lease = lease_at(t, handle)
         if lease.timer:
             expiring = wheel_node(&t.wheel, lease.timer).maybe_due and lease_deadline_ms(t, lease) <= now
             if not expiring:
                 set_lease_timer(t, handle, now, now + <uint64_t>lease.ttl_ms)
-        return KeptAlive(CODE_OK, lease.lost_revision, bool(expiring), lease.remaining_ms != 0)
+        return KeptAlive(CODE_OK, lease.lost_revision, bool(expiring), lease.remaining_ms != 0, lease.generation)
 
     # Reading
 
