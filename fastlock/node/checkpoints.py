@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from fastlock._core.locktable import Frozen
 from fastlock._core.raft_message import Member
-from fastlock.node.membership import encode_members
 
 if TYPE_CHECKING:
     from fastlock.node.group import Group
@@ -57,7 +56,7 @@ class Checkpointer:
     def _begin(self) -> None:
         group = self._group
         self._members = group.raft.members_at(group.table.applied_index)
-        self._frozen = group.table.freeze(encode_members(self._members))
+        self._frozen = group.table.freeze()
         self._slicing = True
         group.storage.begin_checkpoint(group.number, whole=False)
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from fastlock._core.codec_commands import encode_entry
-from fastlock._core.locktable import ROW_GROUP, Due, EventsLost, LockTable, Outcome
+from fastlock._core.locktable import Due, LockTable, Outcome
 from fastlock._core.raft import LEADER, Raft, Ready, Refused
 from fastlock._core.raft_message import Entry, Member, Message
 from fastlock._core.raft_settings import RaftSettings
+from fastlock.errors import EventsLost
 from fastlock.node.checkpoints import Checkpointer
-from fastlock.node.membership import members_of_row
 from fastlock.node.snapshots import SnapshotReceiver, SnapshotSender
 from fastlock.schema.enums import Code, CommandWhich
 from fastlock.storage import Storage
@@ -83,6 +83,13 @@ class Command(NamedTuple):
     handle: Any
 
 
+class Noting(NamedTuple):
+    """The handle of a noteRemaining: whose it is."""
+
+    lease_high: int
+    lease_low: int
+
+
 class Watch:
     """One stream of events out of this replica."""
 
@@ -137,6 +144,7 @@ class Group:
         stored = storage.load(number)
         # The configuration at the newest durable checkpoint.
         self.checkpoint_members = tuple(members)
+        self.table.membership = [(m.node, m.incarnation, m.role, m.address.encode()) for m in members]
         if stored.checkpoint_index:
             self.load_rows()
         self.raft = Raft(
@@ -164,8 +172,9 @@ class Group:
         self._reads_collected: list[tuple[str, Any, tuple[Any, ...]]] = []
         self._reads: dict[int, list[tuple[str, Any, tuple[Any, ...]]]] = {}
         self._read_context = self.start_id << 24
-        # Keep-alives of leases whose expire is under way.
+        # Keep-alives of leases whose expire, or whose note of the time left, is under way.
         self._expiring: list[tuple[Any, int, int]] = []
+        self._noting: dict[Noting, None] = {}
         self._watches: dict[Any, Watch] = {}
         self._watched_revision = self.table.revision
         # After a gap expires wait for a confirmation; the context of the read that gives it.
@@ -183,9 +192,11 @@ class Group:
         self.table.clear()
         for key, row in self.storage.rows(self.number):
             self.table.load_row(key, row)
-            if key[0] == ROW_GROUP:
-                self.checkpoint_members = members_of_row(row)
         self.table.finish_load()
+        self.checkpoint_members = tuple(
+            Member(node, role, incarnation, address.decode())
+            for node, incarnation, role, address in self.table.membership
+        )
         self.observer.loaded(self)
 
     # What the world hands in.
@@ -409,6 +420,9 @@ class Group:
                 handle = handles[outcome.position]
                 if handle is None:
                     continue
+                if isinstance(handle, Noting):
+                    self._noting.pop(handle, None)
+                    continue
                 if outcome.code == Code.queued:
                     self._waiters.setdefault(outcome.revision, []).append(handle)
                 self._answer(handle, outcome)
@@ -428,7 +442,7 @@ class Group:
 
     def _fail(self, handles: Sequence[Any], code: int) -> None:
         for handle in handles:
-            if handle is not None:
+            if handle is not None and not isinstance(handle, Noting):
                 self.answers.append(Answer(handle, code, leader=self.raft.leader))
 
     def _follow_role(self, ready: Ready, now_ms: int) -> None:
@@ -457,6 +471,7 @@ class Group:
         self._waiters.clear()
         self._fail([handle for handle, _, _ in self._expiring], Code.outcomeUnknown)
         self._expiring.clear()
+        self._noting.clear()
 
     def _answer_reads(self, context: int, now_ms: int) -> None:
         if context == self._confirming:
@@ -485,10 +500,21 @@ class Group:
 
     def _extend(self, handle: Any, lease_high: int, lease_low: int, now_ms: int) -> None:
         kept = self.table.keep_alive(lease_high, lease_low, now_ms)
-        if kept.expiring:
+        if kept.expiring or kept.noted:
             self._expiring.append((handle, lease_high, lease_low))
+            if not kept.expiring:
+                self._note_full_time(lease_high, lease_low, kept.generation)
         else:
             self.answers.append(Answer(handle, kept.code, revision=kept.lost_revision, leader=self.node))
+
+    def _note_full_time(self, lease_high: int, lease_low: int, generation: int) -> None:
+        """The log says that less than the TTL is left: the next leader must be told otherwise first."""
+        noting = Noting(lease_high, lease_low)
+        if noting not in self._noting:
+            self._noting[noting] = None
+            note = {"generation": generation, "remainingMs": 0}
+            command = {"leaseHigh": lease_high, "leaseLow": lease_low, "noteRemaining": note}
+            self._pending.append(Command(command, COMMAND_BYTES, noting))
 
     def _lose_reads(self, context: int) -> None:
         if context == self._confirming:
@@ -531,6 +557,9 @@ def _command_of(due: Due) -> dict[str, Any]:
     if due.kind == CommandWhich.expire:
         lease = {"leaseHigh": due.lease_high, "leaseLow": due.lease_low}
         return {**lease, "expire": {"generation": due.generation}}
+    if due.kind == CommandWhich.noteRemaining:
+        lease = {"leaseHigh": due.lease_high, "leaseLow": due.lease_low}
+        return {**lease, "noteRemaining": {"generation": due.generation, "remainingMs": due.amount_ms}}
     if due.kind == CommandWhich.expireSession:
         return {"expireSession": {"session": due.session, "uses": due.generation}}
     assert due.kind == CommandWhich.endDelay

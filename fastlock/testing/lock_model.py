@@ -7,7 +7,7 @@ command with a known answer either fits a state or does not, one without an answ
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 
@@ -44,6 +44,18 @@ class Operation:
     holders: tuple[tuple[int, int], ...] = ()
     waiters: int = 0
     process: str = ""
+
+    def __str__(self) -> str:
+        """One line with what differs from the defaults."""
+        end = "unknown" if self.end is None else f"{self.end / 1e9:.6f}"
+        parts = [f"{self.call / 1e9:.6f}..{end} {self.kind} {self.code or '?'}"]
+        if self.lease:
+            parts.append(f"{self.lease:x}/{self.request}")
+        for field in fields(self)[7:]:
+            value = getattr(self, field.name)
+            if field.name != "code" and value != field.default:
+                parts.append(f"{field.name}={value!r}")
+        return " ".join(parts)
 
 
 class Claim(NamedTuple):

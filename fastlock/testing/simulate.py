@@ -15,12 +15,10 @@ from concurrent.futures import ProcessPoolExecutor
 
 from fastlock.testing.simulator.time import SECOND
 from fastlock.testing.simulator.trace import LINES_SHOWN
-from fastlock.testing.simulator.world import Summary, World
+from fastlock.testing.simulator.world import FAULTS_MIN, OPERATIONS_MIN, Summary, World
 
 # A seed that did less than this proves too little.
 SIMULATED_SECONDS_MIN = 60
-OPERATIONS_MIN = 500
-FAULTS_MIN = 20
 ELECTIONS_AVERAGE_MIN = 1.0
 
 SEEDS_PER_TASK = 4

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from fastlock.testing.simulator.world import World
 
 
+# How often another kind is picked where one has nothing to act on.
+CHOICES_MAX = 5
+
+
 class Faults:
     """Deals faults of the plan's kinds at random moments until told to stop."""
 
@@ -52,10 +56,12 @@ class Faults:
         if self._over:
             return
         world = self._world
-        kind = self._random.pick(world.plan.faults)
-        line = self._kinds[kind]()
-        if line:
-            world.fault(kind, line)
+        for _ in range(CHOICES_MAX):
+            kind = self._random.pick(world.plan.faults)
+            line = self._kinds[kind]()
+            if line:
+                world.fault(kind, line)
+                break
         world.timeline.after(self._random.below(2 * world.plan.fault_gap_ns), self._next)
 
     def end(self) -> None:

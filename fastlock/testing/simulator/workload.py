@@ -245,7 +245,9 @@ class Workload(Client):
             return (yield from self._await_grant(attempt, operation, lease, target))
         elif answer.code == Code.leaseLost:
             self.close(attempt)
-            recorder.finish(operation, name)
+            if not wait:
+                # A wait that was enqueued and then lost its lease says the same: its outcome stays unknown.
+                recorder.finish(operation, name)
             self.lease_lost(lease)
             return None
         elif answer.code in REFUSED_UNSEEN:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from traceback import format_exc
 from typing import Any
@@ -30,13 +30,18 @@ from fastlock.testing.simulator.node import Forwarding, SimulatedNode
 from fastlock.testing.simulator.plan import DRAIN_NS, FAULT_PHASE_NS, RECOVERY_NS, plan_of
 from fastlock.testing.simulator.prng import Random
 from fastlock.testing.simulator.recorder import Recorder
-from fastlock.testing.simulator.time import Clock, Timeline
+from fastlock.testing.simulator.time import SECOND, Clock, Timeline
 from fastlock.testing.simulator.trace import Trace
 from fastlock.testing.simulator.wire import Response
 from fastlock.testing.simulator.workload import Workload
 from fastlock.testing.violation import Violation
 
 FIRST_CLIENT = 100
+
+# A run that did less than this by its end goes on for so many seconds more.
+OPERATIONS_MIN = 500
+FAULTS_MIN = 20
+EXTENSIONS_MAX = 60
 
 # Events one applied entry can cause at most in a run of this size.
 EVENTS_PER_ENTRY_MAX = 100_000
@@ -101,6 +106,8 @@ class World:
         grants: dict[tuple[bytes, int], Grant] = {}
         self.histories = {number: History(number, grants) for number in self.group_numbers}
         self.streams: list[WatchStream] = []
+        # The revision of each group after everything that was applied anywhere.
+        self._revisions = dict.fromkeys(self.group_numbers, 0)
 
     def _new_node(self, number: int, members: Sequence[Member]) -> SimulatedNode:
         random = self.random.fork(1000 + number)
@@ -172,8 +179,8 @@ class World:
         self.same_state.observed(number, entry.index, state_hash, f"node {group.node}")
         if first:
             history = self.histories[number]
-            seen = history.revisions[-1] if history.revisions else 0
-            events, _ = table.events(seen, b"", True, EVENTS_PER_ENTRY_MAX)
+            events, _ = table.events(self._revisions[number], b"", True, EVENTS_PER_ENTRY_MAX)
+            self._revisions[number] = table.revision
             for revision, kind, key, token in self.plain_events(events):
                 self.say(f"group {number} @{entry.index}: {kind} {key!r} token {token} revision {revision}")
                 history.happened(revision, kind, key, token)
@@ -221,11 +228,11 @@ class World:
             for number in self.group_numbers:
                 admin.spawn(admin.follow(number, b""))
             faults.begin()
-            summary.events += self.timeline.run_until(FAULT_PHASE_NS)
+            self._pass(summary, FAULT_PHASE_NS, lambda: sum(self.faults.values()) >= FAULTS_MIN)
             faults.end()
-            summary.events += self.timeline.run_until(FAULT_PHASE_NS + RECOVERY_NS)
+            self._pass(summary, RECOVERY_NS, lambda: self.operations >= OPERATIONS_MIN)
             self.stopping = True
-            summary.events += self.timeline.run_until(FAULT_PHASE_NS + RECOVERY_NS + DRAIN_NS)
+            self._pass(summary, DRAIN_NS, lambda: True)
             self._judge(summary)
         except Violation as violation:
             summary.violation, summary.checker = violation.message, violation.checker
@@ -235,6 +242,14 @@ class World:
             self.say(format_exc())
         self._fill(summary)
         return summary
+
+    def _pass(self, summary: Summary, duration_ns: int, enough: Callable[[], bool]) -> None:
+        """Let time pass, and a little more where too little happened."""
+        summary.events += self.timeline.run_until(self.timeline.now_ns + duration_ns)
+        for _ in range(EXTENSIONS_MAX):
+            if enough():
+                return
+            summary.events += self.timeline.run_until(self.timeline.now_ns + SECOND)
 
     def new_admin(self) -> Workload:
         """A client that sets the groups up and watches them."""
