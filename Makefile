@@ -22,7 +22,7 @@ RELEASE := build/release.stamp
 COMPILED_FROM := setup.py $(shell find fastlock \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h' \) 2>/dev/null)
 # A module that Python cannot call anything in has no stub.
 STUBBED_MODULES := $(subst /,.,$(patsubst %.pyi,%,$(wildcard $(patsubst %.pyx,%.pyi,$(filter %.pyx,$(COMPILED_FROM))))))
-TREE := $(wildcard .ci fastlock tests bench loadtest tools docs setup.py pyproject.toml README.md CHANGELOG.md LICENSE Makefile MANIFEST.in)
+TREE := $(wildcard .ci fastlock tests bench loadtest tools docs *.md setup.py pyproject.toml LICENSE Makefile MANIFEST.in)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
