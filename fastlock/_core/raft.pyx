@@ -866,7 +866,9 @@ cdef class Raft:
     def snapshot_unavailable(self, uint64_t node):
         cdef Progress peer = self.peer(node)
         if peer is not None and peer.state == SNAPSHOT:
-            self.replication.end_snapshot(peer)
+            peer.snapshot_id = 0
+            peer.become_probe()
+            peer.paused = True
 
     def supply_chunk(self, uint64_t node, uint64_t snapshot_id, uint64_t offset, bytes chunk not None, bint last):
         cdef Progress peer = self.peer(node)
