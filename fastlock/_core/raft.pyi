@@ -127,7 +127,7 @@ class Raft:
         """Bytes of the entries kept in memory."""
     @property
     def log_keep_from(self) -> int:
-        """The log must not be cut at or above this index: a snapshot in flight continues there."""
+        """Entries after this index must stay in storage: a snapshot on its way ends there. 2**64-1 = none."""
     @property
     def next_tick_ms(self) -> int:
         """When tick must be called next, at the latest."""

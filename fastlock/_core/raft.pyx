@@ -866,9 +866,7 @@ cdef class Raft:
     def snapshot_unavailable(self, uint64_t node):
         cdef Progress peer = self.peer(node)
         if peer is not None and peer.state == SNAPSHOT:
-            peer.snapshot_id = 0
-            peer.become_probe()
-            peer.paused = True
+            self.replication.end_snapshot(peer)
 
     def supply_chunk(self, uint64_t node, uint64_t snapshot_id, uint64_t offset, bytes chunk not None, bint last):
         cdef Progress peer = self.peer(node)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from fastlock._core.raft_message import Message
 
 def encode_message(message: Message) -> list[bytes]:
-    """The frame in parts, to be sent one after the other: what is before the entries, then their own bytes."""
+    """The frame in parts, to be sent in this order: what is before the entries, then their own bytes."""
 
 def encode_beats(messages: Iterable[Message]) -> bytes:
     """Heartbeats and their answers, of many groups, from one node to one other, in one frame."""

@@ -46,6 +46,7 @@ cdef class Replication:
         self, Progress peer, uint64_t snapshot_id, uint64_t offset, bytes chunk, bint last, uint64_t now_ms
     ) except -1
     cdef int snapshot_reply(self, Progress peer, Message message, uint64_t now_ms) except -1
+    cdef int end_snapshot(self, Progress peer) except -1
     cdef int want_chunk(self, Progress peer, uint64_t now_ms) except -1
     cdef int want_overdue_chunks(self, uint64_t now_ms) except -1
     cdef uint64_t next_chunk_due_ms(self) noexcept

@@ -227,14 +227,24 @@ cdef class Replication:
     cdef int begin_snapshot(
         self, Progress peer, uint64_t snapshot_id, uint64_t index, uint64_t term, tuple members, uint64_t now_ms
     ) except -1:
-        if peer.state != SNAPSHOT or snapshot_id == 0 or index < self.log.cut_index or index > self.commit:
+        if peer.state != SNAPSHOT:
             return 0
+        if snapshot_id == 0 or index < self.log.cut_index or index > self.commit:
+            # The log does not go on from there: the peer would be left with a gap.
+            return self.end_snapshot(peer)
         peer.snapshot_id = snapshot_id
         peer.snapshot_index = index
         peer.snapshot_term = term
         peer.snapshot_members = members
         peer.snapshot_offset = 0
         return self.want_chunk(peer, now_ms)
+
+    cdef int end_snapshot(self, Progress peer) except -1:
+        """No snapshot for now; it is asked for again once the peer answers the next heartbeat."""
+        peer.snapshot_id = 0
+        peer.become_probe()
+        peer.paused = True
+        return 0
 
     cdef int want_chunk(self, Progress peer, uint64_t now_ms) except -1:
         peer.snapshot_due_ms = now_ms + self.settings.election_ms_max
