@@ -24,6 +24,7 @@ cdef enum:
     MARK_LIST_1 = 2
     MARK_STORED = 4
     MARK_SWEEP = 8
+    MARK_NOTING = 16           # of a lease: due() asked for a note, and it was not changed since
     # Dirty lists, by what they hold.
     DIRTY_ROWS = 0
     DIRTY_LEASES = 1

@@ -53,8 +53,9 @@ class KeptAlive(NamedTuple):
     """What a keep-alive did.
 
     `expiring`: nothing, an expire is under way; answer only once its fate is known.
-    `noted`: a remaining time is logged, which is all that the next leader would give it. Propose
-    noteRemaining(0) and answer only once that is applied.
+    `noted`: a remaining time is logged or about to be, which is all that the next leader would give
+    it. Propose noteRemaining(0) and answer only once that is applied; if it is refused because the
+    generation changed, ask again.
     """
 
     code: int

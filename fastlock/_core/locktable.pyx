@@ -627,7 +627,10 @@ cdef class LockTable:
             expiring = wheel_node(&t.wheel, lease.timer).maybe_due and lease_deadline_ms(t, lease) <= now
             if not expiring:
                 set_lease_timer(t, handle, now, now + <uint64_t>lease.ttl_ms)
-        return KeptAlive(CODE_OK, lease.lost_revision, bool(expiring), lease.remaining_ms != 0, lease.generation)
+        # 1. due() asks for a note. 2. A keep-alive gives the full TTL. 3. The note commits. 4. The next leader
+        # gives only what it says. So a keep-alive meets the note from the moment it was asked for.
+        noted = lease.remaining_ms != 0 or lease.marks & MARK_NOTING
+        return KeptAlive(CODE_OK, lease.lost_revision, bool(expiring), bool(noted), lease.generation)
 
     # Reading
 

@@ -75,6 +75,12 @@ cdef void create_lease(table_t* t, const command_t* command, outcome_t* reply) n
     add_lease(t, command.lease_high, command.lease_low, command.ttl_ms, command.owner, False, reply.revision)
 
 
+cdef inline void renew_generation(table_t* t, lease_t* lease, outcome_t* reply) noexcept nogil:
+    """A logged change: expires and notes that are under way come too late from here on."""
+    lease.generation = reply.revision = next_revision(t)
+    lease.marks &= <uint8_t>~MARK_NOTING
+
+
 cdef void change_ttl(table_t* t, const command_t* command, outcome_t* reply) noexcept nogil:
     cdef uint32_t handle
     cdef lease_t* lease
@@ -88,7 +94,7 @@ cdef void change_ttl(table_t* t, const command_t* command, outcome_t* reply) noe
     lease = lease_at(t, handle)
     lease.ttl_ms = command.ttl_ms
     lease.remaining_ms = 0
-    lease.generation = reply.revision = next_revision(t)
+    renew_generation(t, lease, reply)
     arm_lease(t, handle)
 
 
@@ -116,7 +122,7 @@ cdef void note_remaining(table_t* t, const command_t* command, outcome_t* reply)
     touch_lease(t, handle)
     lease = lease_at(t, handle)
     lease.remaining_ms = min(command.amount_ms, <uint64_t>lease.ttl_ms)
-    lease.generation = reply.revision = next_revision(t)
+    renew_generation(t, lease, reply)
     note_lease(t, handle)
 
 

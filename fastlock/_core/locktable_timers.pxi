@@ -124,6 +124,7 @@ cdef object due_command(table_t* t, const due_node_t* due, uint64_t now_ms, uint
         lease = lease_at(t, due.owner)
         if deadline_ms > now_ms:
             left_ms = deadline_ms - now_ms
+            lease.marks |= MARK_NOTING
             return Due(COMMAND_NOTE_REMAINING, lease.high, lease.low, 0, b"", lease.generation, left_ms)
         return Due(COMMAND_EXPIRE, lease.high, lease.low, 0, b"", lease.generation, 0)
     if due.kind == TIMER_SESSION:
