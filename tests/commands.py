@@ -28,6 +28,8 @@ NO_EXPIRY_TTL_MS = LOG.noExpiryTtlMs
 FORMAT_VERSION = LOG.formatVersion
 SLOT_TOTAL = 16384
 HALF = (1 << 64) - 1
+# Of a row that a test moves with its slot.
+ROW_BYTES_MAX = 8_192
 
 
 @dataclass
@@ -131,16 +133,35 @@ def slot_of(key: bytes) -> int:
     return remainder % SLOT_TOTAL
 
 
-def encode_entry(commands: Sequence[Command], index: int, group: int = 1, term: int = 1) -> bytes:
-    """A batch entry's frame."""
-    entry = LOG.LogEntry.new_message(
-        version=FORMAT_VERSION, kind="batch", group=group, term=term, index=index
-    )
+def encode_entry(
+    commands: Sequence[Command], index: int, group: int = 1, term: int = 1, **header: Any
+) -> bytes:
+    """A batch entry's frame, in one segment as every stored frame is; `header` overrides its other fields."""
+    fields = {
+        "version": FORMAT_VERSION,
+        "kind": "batch",
+        "group": group,
+        "term": term,
+        "index": index,
+        **header,
+    }
+    entry = LOG.LogEntry.new_message(num_first_segment_words=entry_words_max(commands), **fields)
     targets = entry.init("commands", len(commands))
     for command, target in zip(commands, targets, strict=True):
         fill_command(target, command)
     frame: bytes = entry.to_bytes()
+    assert frame[:4] == b"\0\0\0\0"
     return frame
+
+
+def entry_words_max(commands: Sequence[Command]) -> int:
+    """Room for an entry and more: a single segment has no way to grow."""
+    blobs = [
+        blob for one in commands for blob in (one.key, one.owner, one.value, one.actor, one.reason, *one.keys)
+    ]
+    rows = [len(row) if isinstance(row, bytes) else ROW_BYTES_MAX for one in commands for row in one.rows]
+    blob_bytes = sum(map(len, blobs)) + sum(rows)
+    return 16 + 64 * len(commands) + 2 * (len(blobs) + len(rows)) + blob_bytes // 8
 
 
 def fill_command(target: Any, command: Command) -> None:
@@ -214,3 +235,25 @@ def claim_fields(claim: Any) -> dict[str, Any]:
         "position": claim.position,
         "keyTotal": claim.key_total,
     }
+
+
+def own(*keys: bytes) -> list[Command]:
+    slots = dict.fromkeys(slot_of(key) for key in keys)
+    return [Command("ownSlots", first=slot, last=slot) for slot in slots]
+
+
+def create_lease(lease: int, ttl_ms: int = 10_000, **more: Any) -> Command:
+    return Command("createLease", lease=lease, ttl_ms=ttl_ms, **more)
+
+
+def acquire(key: bytes, lease: int, request: int = 1, **more: Any) -> Command:
+    """An acquire with a lease that exists; exclusive, and waiting unless told otherwise."""
+    return Command("acquire", key=key, lease=lease, request=request, **{"wait": True, **more})
+
+
+def acquire_all(keys: list[bytes], lease: int, request: int = 1, **more: Any) -> Command:
+    return Command("acquireAll", keys=keys, lease=lease, request=request, **{"wait": True, **more})
+
+
+def release(key: bytes, lease: int, token: int, **more: Any) -> Command:
+    return Command("release", key=key, lease=lease, token=token, **more)
