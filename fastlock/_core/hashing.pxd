@@ -49,4 +49,5 @@ cdef extern from *:
     }
     #endif
     """
+    uint64_t hash_fold "fastlock_hash_fold"(uint64_t a, uint64_t b) noexcept nogil
     uint64_t key_hash "fastlock_key_hash"(const uint8_t* data, uint32_t size, uint64_t seed) noexcept nogil

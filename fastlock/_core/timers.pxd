@@ -13,7 +13,16 @@ and a whole slot moves to another list by one splice.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from fastlock._core.slab cimport slab_at, slab_bytes, slab_clear, slab_give, slab_init, slab_t, slab_take
+from fastlock._core.slab cimport (
+    SLAB_CHUNK_BITS,
+    SLAB_CHUNK_MASK,
+    slab_bytes,
+    slab_clear,
+    slab_give,
+    slab_init,
+    slab_t,
+    slab_take,
+)
 
 cdef extern from *:
     int __builtin_clzll(unsigned long long number) nogil
@@ -61,7 +70,8 @@ cdef struct due_node_t:
 
 
 cdef inline wheel_node_t* wheel_node(wheel_t* wheel, uint32_t handle) noexcept nogil:
-    return <wheel_node_t*>slab_at(&wheel.nodes, handle)
+    # slab_at with the size known to the compiler.
+    return <wheel_node_t*>wheel.nodes.chunks[handle >> SLAB_CHUNK_BITS] + (handle & SLAB_CHUNK_MASK)
 
 
 cdef inline uint64_t wheel_tick_of(uint64_t deadline_ms) noexcept nogil:
