@@ -30,7 +30,7 @@ from fastlock._core.commands cimport (
     membership_t,
     setting_t,
 )
-from fastlock._core.hashing cimport key_hash
+from fastlock._core.hashing cimport hash_fold, key_hash
 from fastlock._core.history cimport (
     event_t,
     history_append,
@@ -77,6 +77,7 @@ from fastlock._core.rows cimport (
 )
 from fastlock._core.slab cimport (
     SLAB_CHUNK_BITS,
+    SLAB_CHUNK_MASK,
     slab_add_chunk,
     slab_at,
     slab_clear,
@@ -96,6 +97,7 @@ from fastlock._core.timers cimport (
     wheel_move,
     wheel_next_deadline_hint,
     wheel_node,
+    wheel_node_t,
     wheel_rearm_due,
     wheel_remove,
 )
@@ -195,6 +197,12 @@ cdef slice_t NOTHING
 NOTHING.data = NO_BYTES
 NOTHING.size = 0
 
+# What a look ahead found out about a command.
+cdef struct hint_t:
+    uint64_t hash                    # of its key
+    uint32_t slot                    # of its key, or SLOTS_TOTAL: not looked at
+
+
 # Commands of the entry being applied: one apply runs at a time, under the GIL.
 cdef command_t* decoded = <command_t*>malloc(BATCH_COMMANDS_MAX * sizeof(command_t))
 if decoded == NULL:
@@ -220,7 +228,8 @@ include "locktable_inspect.pxi"
 include "locktable_invariants.pxi"
 
 
-cdef bint table_init(table_t* t, uint32_t group, uint64_t history_bytes_max, uint64_t history_events_max) noexcept nogil:
+cdef bint table_init(table_t* t, uint32_t group, uint64_t history_bytes_max,
+                     uint64_t history_events_max) noexcept nogil:
     memset(t, 0, sizeof(table_t))
     t.group = group
     default_settings(t.settings)
@@ -298,17 +307,18 @@ cdef void free_contents(table_t* t) noexcept nogil:
     handles_free(&all)
 
 
-cdef void act(table_t* t, const command_t* command, uint64_t hash, uint32_t session, outcome_t* reply) noexcept nogil:
+cdef void act(table_t* t, const command_t* command, const hint_t* hint, uint32_t session,
+              outcome_t* reply) noexcept nogil:
     """Carries out a command that its session lets through; `reply` comes as a plain ok."""
     cdef uint32_t kind = command.kind
     if kind == COMMAND_ACQUIRE:
-        acquire(t, command, hash, reply)
+        acquire(t, command, hint, reply)
     elif kind == COMMAND_RELEASE:
-        release(t, command, hash, reply)
+        release(t, command, hint, reply)
     elif kind == COMMAND_ACQUIRE_ALL:
         acquire_all(t, command, reply)
     elif kind == COMMAND_CANCEL_WAIT:
-        cancel_wait(t, command, hash, session, reply)
+        cancel_wait(t, command, hint, session, reply)
     elif kind == COMMAND_EXPIRE:
         expire_lease(t, command, reply)
     elif kind == COMMAND_CREATE_LEASE:
@@ -320,13 +330,13 @@ cdef void act(table_t* t, const command_t* command, uint64_t hash, uint32_t sess
     elif kind == COMMAND_REVOKE:
         revoke_lease(t, command, reply)
     elif kind == COMMAND_PUT_VALUE:
-        put_value(t, command, hash, reply)
+        put_value(t, command, hint, reply)
     elif kind == COMMAND_DELETE_VALUE:
-        delete_value(t, command, hash, reply)
+        delete_value(t, command, hint, reply)
     elif kind == COMMAND_FORCE_RELEASE:
-        force_release(t, command, hash, reply)
+        force_release(t, command, hint, reply)
     elif kind == COMMAND_END_DELAY:
-        end_delay(t, command, hash, reply)
+        end_delay(t, command, hint, reply)
     elif kind == COMMAND_OPEN_SESSION:
         open_session(t, command, reply)
     elif kind == COMMAND_CLOSE_SESSION:
@@ -351,7 +361,8 @@ cdef void act_on_group(table_t* t, const command_t* command, outcome_t* reply) n
         drop_slots(t, command, reply)
 
 
-cdef inline void apply_command(table_t* t, const command_t* command, uint64_t hash, int32_t position) noexcept nogil:
+cdef inline void apply_command(table_t* t, const command_t* command, const hint_t* hint,
+                               int32_t position) noexcept nogil:
     cdef outcome_t reply
     cdef uint32_t session = 0
     memset(&reply, 0, sizeof(reply))
@@ -360,7 +371,7 @@ cdef inline void apply_command(table_t* t, const command_t* command, uint64_t ha
     if command.session:
         session = find_session(t, command.session)
     if command.session == 0 or not session_decides(t, command, session, &reply):
-        act(t, command, hash, session, &reply)
+        act(t, command, hint, session, &reply)
         if session and command.kind != COMMAND_CLOSE_SESSION:
             record_answer(session_at(t, session), command.sequence, &reply)
         if t.swept_rows.count or t.swept_leases.count:
@@ -368,47 +379,77 @@ cdef inline void apply_command(table_t* t, const command_t* command, uint64_t ha
     add_outcome(t)[0] = reply
 
 
-cdef void prefetch_commands(table_t* t, const command_t* commands, uint32_t count, uint64_t* hashes) noexcept nogil:
-    """Asks for the memory of a run of commands, one level of indirection at a time over all of them."""
+cdef void prefetch_commands(table_t* t, const command_t* commands, uint32_t count, hint_t* hints) noexcept nogil:
+    """Asks for the memory of a run of commands, one level of indirection at a time over all of them.
+
+    What is read on the way may have changed when a command's turn comes; only the hash and the slot are kept.
+    """
     cdef uint32_t[PREFETCH_COMMANDS] rows
     cdef uint32_t[PREFETCH_COMMANDS] leases
     cdef uint32_t i
     cdef probe_t probe
-    cdef const command_t* command
     for i in range(count):
-        command = &commands[i]
-        hashes[i] = hash_of_key(t, command.key)
-        index_prefetch(&t.row_index, tag_of_hash(hashes[i]))
-        leases[i] = tag_of_lease(t, command.lease_high, command.lease_low)
+        hints[i].hash = hash_of_key(t, commands[i].key)
+        hints[i].slot = SLOTS_TOTAL
+        index_prefetch(&t.row_index, tag_of_hash(hints[i].hash))
+        leases[i] = tag_of_lease(t, commands[i].lease_high, commands[i].lease_low)
         index_prefetch(&t.lease_index, leases[i])
     for i in range(count):
-        rows[i] = index_find_first(&t.row_index, tag_of_hash(hashes[i]), &probe)
+        rows[i] = index_find_first(&t.row_index, tag_of_hash(hints[i].hash), &probe)
         if rows[i]:
-            __builtin_prefetch(row_at(t, rows[i]))
-            __builtin_prefetch(<uint8_t*>row_at(t, rows[i]) + sizeof(row_t) - 1)
+            prefetch_item(row_at(t, rows[i]), sizeof(row_t))
+        elif commands[i].kind == COMMAND_ACQUIRE:
+            hints[i].slot = key_slot(commands[i].key)
+            __builtin_prefetch(&t.slot_rows[hints[i].slot])
         leases[i] = index_find_first(&t.lease_index, leases[i], &probe)
         if leases[i]:
-            __builtin_prefetch(lease_at(t, leases[i]))
-            __builtin_prefetch(<uint8_t*>lease_at(t, leases[i]) + sizeof(lease_t) - 1)
+            prefetch_item(lease_at(t, leases[i]), sizeof(lease_t))
     for i in range(count):
-        if rows[i] and row_at(t, rows[i]).holder_first:
-            __builtin_prefetch(claim_at(t, row_at(t, rows[i]).holder_first))
+        if rows[i]:
+            prefetch_around_row(t, row_at(t, rows[i]))
+        elif hints[i].slot < SLOTS_TOTAL and t.slot_rows[hints[i].slot]:
+            __builtin_prefetch(&row_at(t, t.slot_rows[hints[i].slot]).slot_previous)
+        if leases[i]:
+            prefetch_around_lease(t, lease_at(t, leases[i]))
+    for i in range(count):
         if leases[i] and lease_at(t, leases[i]).timer:
-            __builtin_prefetch(wheel_node(&t.wheel, lease_at(t, leases[i]).timer))
+            prefetch_around_timer(t, wheel_node(&t.wheel, lease_at(t, leases[i]).timer))
+
+
+cdef inline void prefetch_around_row(table_t* t, const row_t* row) noexcept nogil:
+    """What a departure touches beside the row: its claim, its neighbours in the slot, its place in the dirty list."""
+    if row.holder_first:
+        prefetch_item(claim_at(t, row.holder_first), sizeof(claim_t))
+    if row.slot_next:
+        __builtin_prefetch(&row_at(t, row.slot_next).slot_previous)
+    if row.slot_previous:
+        __builtin_prefetch(&row_at(t, row.slot_previous).slot_next)
+    __builtin_prefetch(&dirty_list(&t.dirty, t.dirty.now, DIRTY_ROWS).items[row.dirty_position])
+
+
+cdef inline void prefetch_around_lease(table_t* t, const lease_t* lease) noexcept nogil:
+    if lease.timer:
+        prefetch_item(wheel_node(&t.wheel, lease.timer), sizeof(wheel_node_t))
+    __builtin_prefetch(&dirty_list(&t.dirty, t.dirty.now, DIRTY_LEASES).items[lease.dirty_position])
+
+
+cdef inline void prefetch_around_timer(table_t* t, const wheel_node_t* node) noexcept nogil:
+    prefetch_item(wheel_node(&t.wheel, node.next), sizeof(wheel_node_t))
+    prefetch_item(wheel_node(&t.wheel, node.previous), sizeof(wheel_node_t))
 
 
 cdef void apply_commands(table_t* t, const command_t* commands, uint32_t count) noexcept nogil:
-    cdef uint64_t[PREFETCH_COMMANDS] hashes
+    cdef hint_t[PREFETCH_COMMANDS] hints
     cdef uint32_t begin = 0, size, i
     while begin < count:
-        # Hashes are good up to a command that may change the seed.
+        # Hints are good up to a command that may change the seed.
         size = 1
         while (begin + size < count and size < PREFETCH_COMMANDS
                 and commands[begin + size - 1].kind != COMMAND_CONFIGURE):
             size += 1
-        prefetch_commands(t, commands + begin, size, hashes)
+        prefetch_commands(t, commands + begin, size, hints)
         for i in range(size):
-            apply_command(t, &commands[begin + i], hashes[i], <int32_t>(begin + i))
+            apply_command(t, &commands[begin + i], &hints[i], <int32_t>(begin + i))
         begin += size
 
 

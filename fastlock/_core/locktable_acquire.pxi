@@ -29,7 +29,7 @@ cdef bint check_capacity(table_t* t, const command_t* command, outcome_t* reply)
 
 cdef inline bint check_acquire(table_t* t, const command_t* command, uint32_t modes, uint32_t lease,
                                outcome_t* reply) noexcept nogil:
-    """What both acquires check between the keys and the rows; `lease` is find_lease's, modes below `modes` are known."""
+    """What both acquires check between keys and rows; `lease` is find_lease's, modes below `modes` are known."""
     if not lease_is_named(command, reply):
         return False
     if command.mode >= modes:
@@ -75,7 +75,8 @@ cdef void refuse_busy(table_t* t, uint32_t row, outcome_t* reply) noexcept nogil
     reply.token = claim_at(t, lock.holder_first).revision if lock.holder_first else 0
 
 
-cdef inline bint check_room(table_t* t, uint32_t lease, uint32_t claims, uint32_t rows, outcome_t* reply) noexcept nogil:
+cdef inline bint check_room(table_t* t, uint32_t lease, uint32_t claims, uint32_t rows,
+                            outcome_t* reply) noexcept nogil:
     """The limits on a lease's claims and on the group's rows; `lease` is 0 if it is yet to be created."""
     cdef uint64_t claim_count = lease_at(t, lease).claim_count if lease else 0
     if claim_count + claims > t.settings[SETTING_ID_CLAIMS_PER_LEASE_MAX]:
@@ -87,7 +88,8 @@ cdef inline bint check_room(table_t* t, uint32_t lease, uint32_t claims, uint32_
     return True
 
 
-cdef inline uint32_t lease_for(table_t* t, const command_t* command, uint32_t lease, uint64_t generation) noexcept nogil:
+cdef inline uint32_t lease_for(table_t* t, const command_t* command, uint32_t lease,
+                               uint64_t generation) noexcept nogil:
     if command.lease_use == LEASE_USE_EXISTING:
         return lease
     return add_lease(t, command.lease_high, command.lease_low, command.ttl_ms, command.owner,
@@ -122,14 +124,17 @@ cdef inline uint32_t need_row(table_t* t, uint32_t row, slice_t key, uint64_t ha
     return row
 
 
-cdef void acquire(table_t* t, const command_t* command, uint64_t hash, outcome_t* reply) noexcept nogil:
+cdef inline void acquire(table_t* t, const command_t* command, const hint_t* hint, outcome_t* reply) noexcept nogil:
     cdef uint32_t row, lease, claim
     cdef uint16_t slot
     cdef bint eligible
     if not key_is_fine(t, command.key, reply):
         return
-    row = find_row(t, command.key, hash)
-    slot = row_at(t, row).slot if row else key_slot(command.key)
+    row = find_row(t, command.key, hint.hash)
+    if row:
+        slot = row_at(t, row).slot
+    else:
+        slot = <uint16_t>hint.slot if hint.slot < SLOTS_TOTAL else key_slot(command.key)
     if not slot_is_owned(t, slot, reply):
         return
     lease = find_lease(t, command.lease_high, command.lease_low)
@@ -152,7 +157,7 @@ cdef void acquire(table_t* t, const command_t* command, uint64_t hash, outcome_t
     if not eligible and row_at(t, row).waiter_count >= t.settings[SETTING_ID_WAITERS_PER_LOCK_MAX]:
         refuse_limit(reply, SETTING_ID_WAITERS_PER_LOCK_MAX)
         return
-    row = need_row(t, row, command.key, hash, slot)
+    row = need_row(t, row, command.key, hint.hash, slot)
     reply.revision = next_revision(t)
     lease = lease_for(t, command, lease, reply.revision)
     put_claim(t, command, row, lease, reply.revision, not eligible)
@@ -214,7 +219,8 @@ cdef bint answered_by_claim(table_t* t, const command_t* command, uint32_t lease
     return False
 
 
-cdef bint check_rows(table_t* t, const command_t* command, uint32_t lease, bint* eligible, outcome_t* reply) noexcept nogil:
+cdef bint check_rows(table_t* t, const command_t* command, uint32_t lease, bint* eligible,
+                     outcome_t* reply) noexcept nogil:
     """Modes, eligibility and limits over all rows in t.found."""
     cdef uint32_t i, row, rows_new = 0
     eligible[0] = True

@@ -31,7 +31,14 @@ cdef inline uint8_t* dirty_marks(table_t* t, uint32_t kind, uint32_t handle) noe
     return &session_at(t, handle).marks
 
 
-cdef void dirty_unlist(table_t* t, uint32_t which, uint32_t kind, uint32_t handle) noexcept nogil:
+cdef inline void dirty_enlist(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
+    cdef handles_t* list = dirty_list(&t.dirty, t.dirty.now, kind)
+    dirty_position(t, kind, handle)[0] = list.count
+    handles_push(list, handle)
+    dirty_marks(t, kind, handle)[0] |= <uint8_t>(MARK_LIST_0 << t.dirty.now)
+
+
+cdef inline void dirty_unlist(table_t* t, uint32_t which, uint32_t kind, uint32_t handle) noexcept nogil:
     """Takes an item out of a list; the list's last one takes its place."""
     cdef handles_t* list = dirty_list(&t.dirty, which, kind)
     cdef uint32_t position = dirty_position(t, kind, handle)[0]
@@ -43,51 +50,50 @@ cdef void dirty_unlist(table_t* t, uint32_t which, uint32_t kind, uint32_t handl
     dirty_marks(t, kind, handle)[0] &= <uint8_t>~(MARK_LIST_0 << which)
 
 
-cdef void touch_item(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
-    cdef dirty_t* dirty = &t.dirty
-    cdef uint8_t* marks = dirty_marks(t, kind, handle)
-    cdef handles_t* list = dirty_list(dirty, dirty.now, kind)
-    cdef uint32_t frozen = 1 - dirty.now
-    if dirty.is_loading:
-        marks[0] |= MARK_STORED
+cdef void keep_image(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
+    """Moves a frozen item from its list to the images."""
+    dirty_unlist(t, 1 - t.dirty.now, kind, handle)
+    append_image(t, kind, handle)
+    dirty_marks(t, kind, handle)[0] |= MARK_STORED
+
+
+cdef inline void touch_item(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
+    cdef uint32_t marks = dirty_marks(t, kind, handle)[0]
+    if marks & (MARK_LIST_0 << t.dirty.now):
         return
-    if marks[0] & (MARK_LIST_0 << frozen):
-        dirty_unlist(t, frozen, kind, handle)
-        append_image(t, kind, handle)
-        marks[0] |= MARK_STORED
-    dirty_position(t, kind, handle)[0] = list.count
-    handles_push(list, handle)
-    marks[0] |= <uint8_t>(MARK_LIST_0 << dirty.now)
+    if t.dirty.is_loading:
+        dirty_marks(t, kind, handle)[0] |= MARK_STORED
+        return
+    if marks & (MARK_LIST_0 | MARK_LIST_1):
+        keep_image(t, kind, handle)
+    dirty_enlist(t, kind, handle)
 
 
 cdef inline void touch_row(table_t* t, uint32_t handle) noexcept nogil:
-    if not row_at(t, handle).marks & (MARK_LIST_0 << t.dirty.now):
-        touch_item(t, DIRTY_ROWS, handle)
+    touch_item(t, DIRTY_ROWS, handle)
 
 
 cdef inline void touch_lease(table_t* t, uint32_t handle) noexcept nogil:
-    if not lease_at(t, handle).marks & (MARK_LIST_0 << t.dirty.now):
-        touch_item(t, DIRTY_LEASES, handle)
+    touch_item(t, DIRTY_LEASES, handle)
 
 
 cdef inline void touch_session(table_t* t, uint32_t handle) noexcept nogil:
-    if not session_at(t, handle).marks & (MARK_LIST_0 << t.dirty.now):
-        touch_item(t, DIRTY_SESSIONS, handle)
+    touch_item(t, DIRTY_SESSIONS, handle)
 
 
-cdef void forget_item(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
-    cdef dirty_t* dirty = &t.dirty
-    cdef uint8_t* marks = dirty_marks(t, kind, handle)
-    cdef uint32_t frozen = 1 - dirty.now
-    if marks[0] & (MARK_LIST_0 << dirty.now):
-        dirty_unlist(t, dirty.now, kind, handle)
-    elif marks[0] & (MARK_LIST_0 << frozen):
-        dirty_unlist(t, frozen, kind, handle)
-        append_image(t, kind, handle)
-        marks[0] |= MARK_STORED
-    if marks[0] & MARK_STORED:
-        append_row_key(t, &dirty.deletes[dirty.now], kind, handle)
-        dirty.delete_count[dirty.now] += 1
+cdef void delete_stored(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
+    append_row_key(t, &t.dirty.deletes[t.dirty.now], kind, handle)
+    t.dirty.delete_count[t.dirty.now] += 1
+
+
+cdef inline void forget_item(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
+    cdef uint32_t marks = dirty_marks(t, kind, handle)[0]
+    if marks & (MARK_LIST_0 << t.dirty.now):
+        dirty_unlist(t, t.dirty.now, kind, handle)
+    elif marks & (MARK_LIST_0 | MARK_LIST_1):
+        keep_image(t, kind, handle)
+    if dirty_marks(t, kind, handle)[0] & MARK_STORED:
+        delete_stored(t, kind, handle)
 
 
 cdef inline void forget_row(table_t* t, uint32_t handle) noexcept nogil:

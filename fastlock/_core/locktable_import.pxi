@@ -76,7 +76,8 @@ cdef bint claim_row_is_sound(const lock_row_t* row, const claim_row_t* claim, bi
     return claim.key_total <= KEYS_PER_ACQUIRE_CEILING and claim.position < claim.key_total
 
 
-cdef bint claims_are_sound(const lock_row_t* row, const list_t* claims, bint wait, uint64_t revision_max) noexcept nogil:
+cdef bint claims_are_sound(const lock_row_t* row, const list_t* claims, bint wait,
+                           uint64_t revision_max) noexcept nogil:
     cdef claim_row_t claim
     cdef uint64_t revision_last = 0, taken = 0
     cdef bint any_exclusive = False
@@ -184,7 +185,9 @@ cdef bint chunk_has_lease(table_t* t, const command_t* command, const import_t* 
     cdef uint64_t hash = lease_id_hash(high, low)
     cdef lease_row_t row
     cdef uint32_t i
-    if chunk.lease_count == 0 or bsearch(&hash, chunk.leases, chunk.lease_count, sizeof(uint64_t), hash_compare) == NULL:
+    if chunk.lease_count == 0:
+        return False
+    if bsearch(&hash, chunk.leases, chunk.lease_count, sizeof(uint64_t), hash_compare) == NULL:
         return False
     for i in range(command.list_count):
         if record_kind(command_item(command, i)) == ROW_KIND_LEASE:

@@ -143,7 +143,8 @@ cdef tuple read_events(table_t* t, uint64_t after_revision, bytes key, bint is_p
     events = <event_t*>malloc((<size_t>limit + 1) * sizeof(event_t))
     if events == NULL:
         raise MemoryError
-    count = history_read(&t.history, after_revision, slice_of(key), is_prefix, events, limit, EVENTS_SCANNED_MAX, &resume)
+    count = history_read(&t.history, after_revision, slice_of(key), is_prefix, events, limit, EVENTS_SCANNED_MAX,
+                         &resume)
     # Behind the last event there is nothing up to the present revision either. A watcher that resumes from there
     # is not told that it was outrun after a restart, when the history begins at the checkpoint's revision.
     if resume >= t.history.last_revision:

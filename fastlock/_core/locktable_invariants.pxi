@@ -200,8 +200,8 @@ cdef int check_dirty(table_t* t) except -1:
     for which in range(2):
         for kind in range(DIRTY_KINDS):
             list = dirty_list(&t.dirty, which, kind)
-            assert t.dirty.is_frozen or which == t.dirty.now or list.count == 0, "something is frozen without a checkpoint"
+            assert t.dirty.is_frozen or which == t.dirty.now or list.count == 0, "frozen without a checkpoint"
             for i in range(list.count):
                 assert dirty_position(t, kind, list.items[i])[0] == i, "a dirty item does not know its place"
-                assert dirty_marks(t, kind, list.items[i])[0] & 3 == MARK_LIST_0 << which, "a dirty item is marked wrong"
+                assert dirty_marks(t, kind, list.items[i])[0] & 3 == MARK_LIST_0 << which, "a dirty item is mismarked"
     return 0

@@ -1,21 +1,21 @@
 """release, cancelWait, forceRelease, endDelay, and the fenced values."""
 
 
-cdef uint32_t row_for(table_t* t, const command_t* command, uint64_t hash, uint16_t* slot,
+cdef uint32_t row_for(table_t* t, const command_t* command, const hint_t* hint, uint16_t* slot,
                       outcome_t* reply) noexcept nogil:
     """The key checks of a command with one key; the row, or 0. A refusal is in `reply`, not in the result."""
     cdef uint32_t row
     if not key_is_fine(t, command.key, reply):
         return 0
-    row = find_row(t, command.key, hash)
+    row = find_row(t, command.key, hint.hash)
     slot[0] = row_at(t, row).slot if row else key_slot(command.key)
     slot_is_owned(t, slot[0], reply)
     return row
 
 
-cdef void release(table_t* t, const command_t* command, uint64_t hash, outcome_t* reply) noexcept nogil:
+cdef void release(table_t* t, const command_t* command, const hint_t* hint, outcome_t* reply) noexcept nogil:
     cdef uint16_t slot = 0
-    cdef uint32_t row = row_for(t, command, hash, &slot, reply)
+    cdef uint32_t row = row_for(t, command, hint, &slot, reply)
     cdef uint32_t lease, claim
     if reply.code != CODE_OK or not lease_is_named(command, reply):
         return
@@ -83,7 +83,7 @@ cdef void release_claims(table_t* t, const command_t* command, uint32_t lease, o
         serve(t, row)
 
 
-cdef void cancel_wait(table_t* t, const command_t* command, uint64_t hash, uint32_t session,
+cdef void cancel_wait(table_t* t, const command_t* command, const hint_t* hint, uint32_t session,
                       outcome_t* reply) noexcept nogil:
     cdef uint16_t slot = 0
     cdef uint32_t row, lease, claim
@@ -91,7 +91,7 @@ cdef void cancel_wait(table_t* t, const command_t* command, uint64_t hash, uint3
         if not find_keys(t, command, &slot, reply):
             return
     else:
-        row = row_for(t, command, hash, &slot, reply)
+        row = row_for(t, command, hint, &slot, reply)
         if reply.code != CODE_OK:
             return
         t.found.count = 0
@@ -142,9 +142,9 @@ cdef slice_t actor_and_reason(table_t* t, const command_t* command) noexcept nog
     return why
 
 
-cdef void force_release(table_t* t, const command_t* command, uint64_t hash, outcome_t* reply) noexcept nogil:
+cdef void force_release(table_t* t, const command_t* command, const hint_t* hint, outcome_t* reply) noexcept nogil:
     cdef uint16_t slot = 0
-    cdef uint32_t row = row_for(t, command, hash, &slot, reply)
+    cdef uint32_t row = row_for(t, command, hint, &slot, reply)
     cdef uint32_t claim
     cdef row_t* lock
     if reply.code != CODE_OK:
@@ -189,9 +189,9 @@ cdef void force_holders(table_t* t, const command_t* command, row_t* lock, uint3
         claim = after
 
 
-cdef void end_delay(table_t* t, const command_t* command, uint64_t hash, outcome_t* reply) noexcept nogil:
+cdef void end_delay(table_t* t, const command_t* command, const hint_t* hint, outcome_t* reply) noexcept nogil:
     cdef uint16_t slot = 0
-    cdef uint32_t row = row_for(t, command, hash, &slot, reply)
+    cdef uint32_t row = row_for(t, command, hint, &slot, reply)
     cdef row_t* lock
     if reply.code != CODE_OK:
         return
@@ -235,9 +235,9 @@ cdef inline claim_t* claim_or_null(table_t* t, uint32_t handle) noexcept nogil:
     return claim_at(t, handle) if handle else NULL
 
 
-cdef void put_value(table_t* t, const command_t* command, uint64_t hash, outcome_t* reply) noexcept nogil:
+cdef void put_value(table_t* t, const command_t* command, const hint_t* hint, outcome_t* reply) noexcept nogil:
     cdef uint16_t slot = 0
-    cdef uint32_t row = row_for(t, command, hash, &slot, reply)
+    cdef uint32_t row = row_for(t, command, hint, &slot, reply)
     cdef uint32_t holder = 0
     cdef extra_t* extra
     cdef slice_t value = command.value
@@ -251,7 +251,7 @@ cdef void put_value(table_t* t, const command_t* command, uint64_t hash, outcome
     if row == 0 and t.rows.live >= t.settings[SETTING_ID_LOCKS_MAX]:
         refuse_limit(reply, SETTING_ID_LOCKS_MAX)
         return
-    row = need_row(t, row, command.key, hash, slot)
+    row = need_row(t, row, command.key, hint.hash, slot)
     extra = need_extra(t, row_at(t, row))
     free(extra.value)
     extra.value = copy_of(value)
@@ -263,9 +263,9 @@ cdef void put_value(table_t* t, const command_t* command, uint64_t hash, outcome
     tell(t, EVENT_KIND_PUT, reply.revision, row_at(t, row), claim_or_null(t, holder), command.token, value)
 
 
-cdef void delete_value(table_t* t, const command_t* command, uint64_t hash, outcome_t* reply) noexcept nogil:
+cdef void delete_value(table_t* t, const command_t* command, const hint_t* hint, outcome_t* reply) noexcept nogil:
     cdef uint16_t slot = 0
-    cdef uint32_t row = row_for(t, command, hash, &slot, reply)
+    cdef uint32_t row = row_for(t, command, hint, &slot, reply)
     cdef uint32_t holder = 0
     if reply.code != CODE_OK or (command.token and not lease_is_named(command, reply)):
         return

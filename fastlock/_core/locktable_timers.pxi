@@ -19,6 +19,15 @@ cdef inline uint64_t wheel_clock(table_t* t, uint64_t now_ms) noexcept nogil:
     return now_ms - t.skipped_ms if now_ms > t.skipped_ms else 0
 
 
+cdef inline uint32_t add_timer(table_t* t, uint16_t kind, uint32_t owner, uint64_t deadline_ms) noexcept nogil:
+    cdef uint32_t timer = wheel_add(&t.wheel, kind, owner, deadline_ms)
+    if timer == 0:
+        out_of_memory()
+    if t.wheel.nodes.free_first:
+        __builtin_prefetch(wheel_node(&t.wheel, t.wheel.nodes.free_first))
+    return timer
+
+
 cdef inline uint64_t lease_full_ms(const lease_t* lease) noexcept nogil:
     """What a new leader grants it."""
     return lease.remaining_ms if lease.remaining_ms else <uint64_t>lease.ttl_ms
@@ -42,9 +51,7 @@ cdef void set_lease_timer(table_t* t, uint32_t handle, uint64_t now_ms, uint64_t
     if lease.timer:
         wheel_move(&t.wheel, lease.timer, deadline_ms)
         return
-    lease.timer = wheel_add(&t.wheel, TIMER_LEASE, handle, deadline_ms)
-    if lease.timer == 0:
-        out_of_memory()
+    lease.timer = add_timer(t, TIMER_LEASE, handle, deadline_ms)
 
 
 cdef void arm_lease(table_t* t, uint32_t handle) noexcept nogil:
@@ -71,7 +78,7 @@ cdef void rearm_lease(table_t* t, uint32_t handle) noexcept nogil:
 
 
 cdef void note_lease(table_t* t, uint32_t handle) noexcept nogil:
-    """After a note was logged. The leader's own clock knows better; a follower must not look later than the note says."""
+    """After a note was logged. The leader's clock knows better; a follower must not look later than the note says."""
     if lease_at(t, handle).timer == 0:
         return
     if t.is_leading:
@@ -83,9 +90,7 @@ cdef void note_lease(table_t* t, uint32_t handle) noexcept nogil:
 cdef void arm_session(table_t* t, uint32_t handle) noexcept nogil:
     cdef session_t* session = session_at(t, handle)
     session.last_use_ms = t.now_ms
-    session.timer = wheel_add(&t.wheel, TIMER_SESSION, handle, t.now_ms + session.lifetime_ms)
-    if session.timer == 0:
-        out_of_memory()
+    session.timer = add_timer(t, TIMER_SESSION, handle, t.now_ms + session.lifetime_ms)
 
 
 cdef inline void rearm_session(table_t* t, uint32_t handle) noexcept nogil:
@@ -97,9 +102,7 @@ cdef void arm_delay(table_t* t, uint32_t row, extra_t* extra) noexcept nogil:
     if extra.timer:
         wheel_move(&t.wheel, extra.timer, t.now_ms + extra.delay_ms)
         return
-    extra.timer = wheel_add(&t.wheel, TIMER_DELAY, row, t.now_ms + extra.delay_ms)
-    if extra.timer == 0:
-        out_of_memory()
+    extra.timer = add_timer(t, TIMER_DELAY, row, t.now_ms + extra.delay_ms)
 
 
 cdef uint64_t deadline_of(table_t* t, const due_node_t* due) noexcept nogil:
@@ -157,7 +160,10 @@ cdef list collect_due(table_t* t, uint64_t now_ms, uint32_t max_count):
             deadline_ms = deadline_of(t, &fired[i])
             if deadline_ms <= now_ms or wants_note(t, &fired[i], deadline_ms):
                 found.append(due_command(t, &fired[i], now_ms, deadline_ms))
-            elif fired[i].kind == TIMER_LEASE:
+            if deadline_ms <= now_ms:
+                continue
+            # A note that gets lost does no harm: the lease is looked at again, and runs out at its time.
+            if fired[i].kind == TIMER_LEASE:
                 set_lease_timer(t, fired[i].owner, now_ms, deadline_ms)
             else:
                 wheel_move(&t.wheel, fired[i].node, deadline_ms)
