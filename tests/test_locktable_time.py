@@ -1,4 +1,4 @@
-"""Time in the lock table: leases, sessions and delays run out on the leader, never too early or not at all."""
+"""Time in the lock table: what runs out does so on the leader, never too early and not never."""
 
 from __future__ import annotations
 
