@@ -492,7 +492,8 @@ class Group:
                     )
                 )
             elif kind == "export":
-                self.answers.append(Answer(handle, Code.ok, content=self.table.export_rows(*arguments)))
+                page = self.table.export_rows(*arguments)
+                self.answers.append(Answer(handle, Code.ok, revision=self.table.revision, content=page))
             elif not self.leading or self._leading_term != arguments[2]:
                 self.answers.append(Answer(handle, Code.outcomeUnknown, leader=self.raft.leader))
             else:

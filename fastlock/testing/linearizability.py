@@ -45,7 +45,11 @@ def check(operations: Iterable[Operation], configurations_max: int = CONFIGURATI
 
 
 def _families(operations: list[Operation]) -> list[tuple[tuple[bytes, ...], list[Operation]]]:
-    """Group operations by the keys they link; the end of a lease goes wherever the lease was used."""
+    """Group operations by the keys they link; the end of a lease goes wherever the lease was used.
+
+    An end that names keys is the lease's end there alone: a key that moved to another group took a
+    copy of the lease along, which lives its own life.
+    """
     parent: dict[bytes, bytes] = {}
 
     def root(key: bytes) -> bytes:
@@ -64,16 +68,20 @@ def _families(operations: list[Operation]) -> list[tuple[tuple[bytes, ...], list
         keys_of.setdefault(root(key), []).append(key)
     members: dict[bytes, list[Operation]] = {name: [] for name in keys_of}
     families_of_lease: dict[int, dict[bytes, None]] = {}
+    ends_there: dict[tuple[bytes, int], None] = {}
     for operation in operations:
         if operation.keys:
             name = root(operation.keys[0])
             members[name].append(operation)
-            if operation.lease:
+            if operation.kind == "end":
+                ends_there[name, operation.lease] = None
+            elif operation.lease:
                 families_of_lease.setdefault(operation.lease, {})[name] = None
     for operation in operations:
         if not operation.keys:
             for name in families_of_lease.get(operation.lease, ()):
-                members[name].append(operation)
+                if operation.kind != "end" or (name, operation.lease) not in ends_there:
+                    members[name].append(operation)
     return [(tuple(sorted(keys_of[name])), members[name]) for name in keys_of]
 
 
@@ -86,11 +94,13 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
     must_count = len(must)
     numbered = sorted((o.revision, p) for p, o in enumerate(must) if o.revision)
     # The unseen end of a lease matters only while the lease has a claim: those are found by lease.
-    free = [p for p in range(must_count, len(operations)) if operations[p].keys]
+    free: list[int] = []
     by_lease: dict[int, list[int]] = {}
     for position in range(must_count, len(operations)):
-        if not operations[position].keys:
+        if operations[position].kind in ("end", "end_delay"):
             by_lease.setdefault(operations[position].lease, []).append(position)
+        else:
+            free.append(position)
 
     def candidates_of(state: State, first: int, done: int) -> list[int]:
         """What may act next: all that was called before the earliest answer missing. Last is tried first."""

@@ -103,6 +103,8 @@ class LockModel:
     def __init__(self, keys: tuple[bytes, ...], operations: Sequence[Operation]) -> None:
         self.keys = keys
         self._position = {key: position for position, key in enumerate(keys)}
+        # Leases with copies in several groups: the end of one copy says nothing of the others.
+        self._copied = {o.lease for o in operations if o.kind == "end" and o.keys}
         # What any client ever learnt about the token of a claim on a key.
         self._tokens: dict[tuple[int, int, int], int] = {}
         for operation in operations:
@@ -157,6 +159,8 @@ class LockModel:
             return state if code in (None, "waitCancelled", "leaseLost") else None
         if operation.lease in state.ended:
             return state if code in (None, "leaseLost", "leaseExists") else None
+        if code == "leaseLost" and operation.lease in self._copied:
+            return state
         positions = tuple(self._position[key] for key in operation.keys)
         claim = Claim(
             operation.lease,
@@ -295,7 +299,8 @@ class LockModel:
         lease = operation.lease
         if lease in state.ended:
             return state if operation.end is not None else None
-        state = state._replace(ended=state.ended | {lease})
+        if lease not in self._copied:
+            state = state._replace(ended=state.ended | {lease})
         left: list[int] = []
         for position, row in enumerate(state.rows):
             queue = tuple(c for c in row.queue if c.lease != lease)

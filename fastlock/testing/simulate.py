@@ -65,6 +65,7 @@ class Totals:
         self.elections = 0
         self.events = 0
         self.faults: dict[str, int] = {}
+        self.reached: dict[str, int] = {}
         self.violations: list[Summary] = []
         self.idle: list[tuple[int, str]] = []
 
@@ -77,6 +78,8 @@ class Totals:
         self.events += summary.events
         for kind, count in summary.faults.items():
             self.faults[kind] = self.faults.get(kind, 0) + count
+        for what, count in summary.reached.items():
+            self.reached[what] = self.reached.get(what, 0) + count
         if summary.violation:
             self.violations.append(summary)
         elif short := did_too_little(summary):
@@ -99,6 +102,8 @@ class Totals:
             f"faults           {sum(self.faults.values())}",
         ]
         lines.extend(f"  {kind:14} {self.faults[kind]}" for kind in sorted(self.faults))
+        lines.append("reached")
+        lines.extend(f"  {what:20} {self.reached[what]}" for what in sorted(self.reached))
         lines.append(f"violations       {len(self.violations)}")
         for seed, short in self.idle:
             lines.append(f"seed {seed} did too little: {short}")

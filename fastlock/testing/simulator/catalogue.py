@@ -64,5 +64,18 @@ class Catalogue:
                     runs.append((slot, slot))
         return runs
 
+    def run_around(self, slot: int, radius: int) -> tuple[int, int]:
+        """Slots around one that have the same owner, at most `radius` to either side."""
+        owner = self._owners[slot]
+        first = last = slot
+        while first > max(0, slot - radius) and self._owners[first - 1] == owner:
+            first -= 1
+        while last < min(SLOT_TOTAL - 1, slot + radius) and self._owners[last + 1] == owner:
+            last += 1
+        return first, last
+
+    def keys_between(self, first: int, last: int) -> list[bytes]:
+        return [key for target in self.targets for key in target.keys if first <= slot_of(key) <= last]
+
     def move(self, first: int, last: int, group: int) -> None:
         self._owners[first : last + 1] = [group] * (last - first + 1)

@@ -34,6 +34,8 @@ class Disk(MemoryStorage):
         self._life = 0
         # How much longer than usual a sync takes.
         self.slowness = 1
+        self.checkpoints = 0
+        self.cuts = 0
         # Terms by index as the member's log is, synced or not: (first index - 1, its term, terms after it).
         self._shadows: dict[int, tuple[int, int, list[int]]] = {}
 
@@ -72,6 +74,10 @@ class Disk(MemoryStorage):
             digest = crc32(entry.data)
             self._matching.appended(group, entry.index, entry.term, previous_term, digest, self._node)
 
+    def cut(self, group: int, index: int) -> None:
+        self.cuts += 1
+        super().cut(group, index)
+
     def kick(self) -> None:
         """Start a sync if something waits and none is under way."""
         if self._queue and not self._syncing:
@@ -92,6 +98,7 @@ class Disk(MemoryStorage):
     def _published_one(self, life: int) -> None:
         if life == self._life:
             self._publishing_one = False
+            self.checkpoints += 1
             self.sync_checkpoint()
             self._done()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fastlock._core.raft import Refused
 from fastlock._core.raft_message import ROLE_LEARNER, ROLE_VOTER, Member
+from fastlock.testing.simulator.catalogue import slot_of
 from fastlock.testing.simulator.network import CALM, Weather
 from fastlock.testing.simulator.time import MILLISECOND, SECOND
 
@@ -150,7 +151,8 @@ class Faults:
 
     def _living_clients(self) -> list[int]:
         clients = self._world.clients
-        return [address for address, client in clients.items() if not client.dead and client.workers]
+        admin = self._world.admin.address
+        return [address for address, client in clients.items() if not client.dead and address != admin]
 
     def _pause_client(self) -> str:
         address = self._random.pick(self._living_clients())
@@ -330,4 +332,18 @@ class Faults:
         return f"group {leader.number}: {choice} node {number}"
 
     def _move_slots(self) -> str:
-        return ""
+        """Move a run of slots with a contended key in it to another group, if no move is under way."""
+        world = self._world
+        admin = world.admin
+        if len(world.group_numbers) < 2 or any(not process.finished for process in admin.workers):
+            return ""
+        target = self._random.pick(world.catalogue.targets)
+        if target.lock_delay_ms:
+            return ""
+        slot = slot_of(target.keys[0])
+        source = world.catalogue.group_of(target.keys[0])
+        others = [number for number in world.group_numbers if number != source]
+        destination = self._random.pick(others)
+        first, last = world.catalogue.run_around(slot, self._random.below(2000))
+        admin.workers = [admin.spawn(admin.move_slots(first, last, source, destination))]
+        return f"{first}..{last} with {target.keys[0]!r} from group {source} to {destination}"

@@ -16,6 +16,9 @@ class Recorder:
         self._timeline = timeline
         self._operations: list[Operation] = []
         self.finished = 0
+        # When keys moved from one group to another, and since when each lease is known to live on.
+        self._moves: dict[bytes, list[int]] = {}
+        self._alive: dict[int, list[int]] = {}
 
     def begin(self, kind: str, **fields: Any) -> int:
         self._operations.append(Operation(kind, self._timeline.now_ns, None, **fields))
@@ -27,8 +30,10 @@ class Recorder:
         self._operations[operation] = replace(found, end=self._timeline.now_ns, code=code, **fields)
 
     def postpone(self, operation: int, call_ns: int) -> None:
-        """It is known not to have happened before this time."""
-        self._operations[operation] = replace(self._operations[operation], call=call_ns)
+        """The end of a lease is known not to have happened before this time."""
+        found = self._operations[operation]
+        self._alive.setdefault(found.lease, [found.call]).append(call_ns)
+        self._operations[operation] = replace(found, call=call_ns)
 
     def observe(self, kind: str, since: int, **fields: Any) -> None:
         """Something seen between the call of operation `since` and this moment."""
@@ -39,5 +44,28 @@ class Recorder:
         """It was refused before it reached a lock table, and never will reach one."""
         self._operations[operation] = replace(self._operations[operation], kind="")
 
+    def moved(self, key: bytes) -> None:
+        """The key goes to another group, with copies of the leases that have a claim on it."""
+        self._moves.setdefault(key, []).append(self._timeline.now_ns)
+
     def operations(self) -> list[Operation]:
-        return [operation for operation in self._operations if operation.kind]
+        """The history, with an end of its own for every copy of a lease that a move made."""
+        found = [operation for operation in self._operations if operation.kind]
+        born: dict[int, int] = {}
+        for operation in found:
+            if operation.kind == "end":
+                born.setdefault(operation.lease, self._alive.get(operation.lease, [operation.call])[0])
+        copied: dict[tuple[int, bytes], None] = {}
+        for operation in list(found):
+            key = operation.keys[0] if operation.keys else b""
+            moves = [m for m in self._moves.get(key, ()) if operation.lease and m > born[operation.lease]]
+            if moves and (operation.lease, key) not in copied:
+                copied[operation.lease, key] = None
+                found += self._ends(operation.lease, key, moves, born[operation.lease])
+        return found
+
+    def _ends(self, lease: int, key: bytes, moves: list[int], born_ns: int) -> list[Operation]:
+        """What a group said about a lease says nothing about its copy in another one."""
+        alive = [call for call in self._alive.get(lease, ()) if call <= moves[0]]
+        calls = [max(alive, default=born_ns)] + [moves[0]] * len(moves)
+        return [Operation("end", call, None, (key,), lease, code="expired") for call in calls]

@@ -12,6 +12,7 @@ from fastlock.testing.simulator.client import ATTEMPT_TIMEOUT_NS, BACKOFF_MAX_NS
 from fastlock.testing.simulator.process import Process, Steps
 from fastlock.testing.simulator.session import Attempt, Hold, Lease
 from fastlock.testing.simulator.time import MILLISECOND, SECOND
+from fastlock.testing.violation import Violation
 
 if TYPE_CHECKING:
     from fastlock.testing.simulator.world import World
@@ -20,6 +21,9 @@ COMMAND_TIMEOUT_NS = 6 * SECOND
 CANCEL_TIMEOUT_NS = 20 * SECOND
 REATTACH_NS = 1500 * MILLISECOND
 WATCH_SILENCE_NS = 2 * SECOND
+
+# Locks in one page of a slot move: few, so that moves take several.
+EXPORT_ROWS_MAX = 2
 
 # Answers after which a command certainly did not act and never will.
 REFUSED_UNSEEN = frozenset((Code.wrongSlot, Code.limitExceeded))
@@ -61,6 +65,48 @@ class Workload(Client):
                     attempt = Attempt(group, command, 0)
                     answer = yield from self.run(attempt, COMMAND_TIMEOUT_NS)
                     self.close(attempt)
+
+    def move_slots(self, first: int, last: int, source: int, destination: int) -> Steps[None]:
+        """Export, import page by page, drop; each step is repeated until it is known to have happened."""
+        world = self.world
+        exported = {"exportSlots": {"first": first, "last": last, "toGroup": destination}}
+        yield from self._insist(source, exported)
+        for key in world.catalogue.keys_between(first, last):
+            world.recorder.moved(key)
+        cursor = b""
+        while True:
+            arguments = (first, last, cursor, EXPORT_ROWS_MAX)
+            page = yield from self._insist_on_reading(source, arguments)
+            records, cursor = page.content
+            chunk = {"first": first, "last": last, "complete": not cursor}
+            chunk |= {"tokenFloor": page.revision, "rows": records}
+            yield from self._insist(destination, {"importSlots": chunk})
+            if not cursor:
+                break
+        world.catalogue.move(first, last, destination)
+        yield from self._insist(source, {"dropSlots": {"first": first, "last": last}})
+        world.reach("slots moved")
+
+    def _insist(self, group: int, command: dict[str, Any]) -> Steps[None]:
+        """Run a command of the operator's until it is answered; anything but ok breaks a promise."""
+        attempt = None
+        while attempt is None:
+            attempt = yield from self.prepare(group, command, COMMAND_TIMEOUT_NS)
+        answer = None
+        while answer is None:
+            answer = yield from self.run(attempt, COMMAND_TIMEOUT_NS)
+        self.close(attempt)
+        if answer.code != Code.ok:
+            name = next(name for name in command if name.endswith("Slots"))
+            raise Violation(
+                "slot move", f"group {group}: {name} got {Code(answer.code).name} {answer.detail}"
+            )
+
+    def _insist_on_reading(self, group: int, arguments: tuple[Any, ...]) -> Steps[Answer]:
+        answer = None
+        while answer is None:
+            answer = yield from self.ask(group, "export", arguments, COMMAND_TIMEOUT_NS)
+        return answer
 
     def work(self) -> Steps[None]:
         """The main loop of one thread of this client."""
@@ -136,7 +182,7 @@ class Workload(Client):
             if answer is None or lease.lost:
                 continue
             if answer.code == Code.leaseLost:
-                self.lease_lost(lease)
+                self.lease_lost(lease, lease.group)
             elif answer.code == Code.ok:
                 if answer.revision > lease.lost_revision:
                     lease.lost_revision = answer.revision
@@ -145,10 +191,12 @@ class Workload(Client):
                 # It was alive when this was sent, so it ended later if at all.
                 self.world.recorder.postpone(lease.end, sent_true_ns)
 
-    def lease_lost(self, lease: Lease) -> None:
-        if not lease.lost:
+    def lease_lost(self, lease: Lease, group: int) -> None:
+        """A group said that the lease is gone; a copy that moved there with a key says nothing of ours."""
+        if group == lease.group and not lease.lost:
             lease.lose(self.timeline.now_ns)
             self.world.recorder.finish(lease.end, "expired")
+            self.world.reach("lease loss told")
             self.world.say(f"client {self.address} lost lease {lease.number:x}")
 
     def _suspect(self, lease: Lease) -> None:
@@ -226,6 +274,7 @@ class Workload(Client):
         """Follow an acquire to its end; the grant, or None."""
         recorder = self.world.recorder
         if answer is None:
+            self.world.reach("acquire unknown")
             yield from self._cancel(attempt, lease, target)
             return None
         name = Code(answer.code).name
@@ -248,7 +297,7 @@ class Workload(Client):
             if not wait:
                 # A wait that was enqueued and then lost its lease says the same: its outcome stays unknown.
                 recorder.finish(operation, name)
-            self.lease_lost(lease)
+            self.lease_lost(lease, attempt.group)
             return None
         elif answer.code in REFUSED_UNSEEN:
             self.close(attempt)
@@ -289,13 +338,14 @@ class Workload(Client):
             answer = yield from self.answer_to(attempt, min(left_ns, REATTACH_NS))
             if answer is None or answer.code in RETRYABLE:
                 yield from self.sleep(self.random.below(BACKOFF_MAX_NS))
+                self.world.reach("re-attach")
                 self.submit(attempt)
             elif answer.code == Code.ok:
                 self.close(attempt)
                 self._observe_grant(operation, answer, attempt, lease, target)
                 return answer
             elif answer.code == Code.leaseLost:
-                self.lease_lost(lease)
+                self.lease_lost(lease, attempt.group)
             elif answer.code != Code.queued:
                 break
         yield from self._cancel(attempt, lease, target)
@@ -322,7 +372,9 @@ class Workload(Client):
         self.world.operations += 1
         self.close(cancel)
         self.close(attempt)
-        if answer is not None and answer.code not in REFUSED_UNSEEN:
+        if answer is not None and answer.code in REFUSED_UNSEEN:
+            recorder.forget(operation)
+        elif answer is not None:
             recorder.finish(operation, Code(answer.code).name, revision=answer.revision)
 
     def _hold(
@@ -406,7 +458,8 @@ class Workload(Client):
             "release", keys=(hold.key,), lease=lease.number, request=hold.request, token=hold.token
         )
         command = {**_lease_fields(lease), "key": hold.key, "release": {"token": hold.token}}
-        answer = yield from self._command(self._group(hold.key), command, COMMAND_TIMEOUT_NS)
+        group = self._group(hold.key)
+        answer = yield from self._command(group, command, COMMAND_TIMEOUT_NS)
         if answer is None:
             return
         if answer.code in REFUSED_UNSEEN:
@@ -414,7 +467,7 @@ class Workload(Client):
             return
         recorder.finish(operation, Code(answer.code).name, revision=answer.revision)
         if answer.code == Code.leaseLost and not lease.bound:
-            self.lease_lost(lease)
+            self.lease_lost(lease, group)
 
     def _revoke(self, lease: Lease) -> Steps[None]:
         """Give the whole lease up: it ends by this, or by whatever came first."""
@@ -428,7 +481,7 @@ class Workload(Client):
         if answer is not None and answer.code == Code.ok:
             recorder.finish(operation, "revoked")
         elif answer is not None:
-            self.lease_lost(lease)
+            self.lease_lost(lease, lease.group)
         lease.lose(self.timeline.now_ns)
 
     def _group(self, key: bytes) -> int:
@@ -508,6 +561,7 @@ class Workload(Client):
                     break
                 if answer.code == Code.eventsLost:
                     if stream is not None:
+                        self.world.reach("events lost told")
                         stream.lost(answer.revision)
                     break
                 if stream is None:

@@ -25,6 +25,7 @@ from fastlock.testing.lock_checkers import (
 from fastlock.testing.raft_checkers import CommittedForEver, LogMatching, OneLeaderPerTerm, SameState
 from fastlock.testing.simulator.catalogue import Catalogue
 from fastlock.testing.simulator.disk import Disk
+from fastlock.testing.simulator.faults import Faults
 from fastlock.testing.simulator.network import Network
 from fastlock.testing.simulator.node import Forwarding, SimulatedNode
 from fastlock.testing.simulator.plan import DRAIN_NS, FAULT_PHASE_NS, RECOVERY_NS, plan_of
@@ -60,6 +61,8 @@ class Summary:
     grants: int = 0
     elections: int = 0
     faults: dict[str, int] = field(default_factory=dict)
+    # How often things happened that a run is there to reach.
+    reached: dict[str, int] = field(default_factory=dict)
     configurations: int = 0
     trace_hash: str = ""
     violation: str = ""
@@ -88,6 +91,7 @@ class World:
         self.operations = 0
         self.grants = 0
         self.faults: dict[str, int] = {}
+        self.reached: dict[str, int] = {}
         self._set_up_checkers()
         members = tuple(Member(number) for number in range(1, plan.nodes + 1))
         self.nodes: dict[int, SimulatedNode] = {}
@@ -159,6 +163,9 @@ class World:
         self.faults[kind] = self.faults.get(kind, 0) + 1
         self.say(f"fault: {kind}: {line}")
 
+    def reach(self, what: str) -> None:
+        self.reached[what] = self.reached.get(what, 0) + 1
+
     # What groups and clients report.
 
     def elected(self, group: Group) -> None:
@@ -182,12 +189,16 @@ class World:
             events, _ = table.events(self._revisions[number], b"", True, EVENTS_PER_ENTRY_MAX)
             self._revisions[number] = table.revision
             for revision, kind, key, token in self.plain_events(events):
+                self.reach(kind)
                 self.say(f"group {number} @{entry.index}: {kind} {key!r} token {token} revision {revision}")
                 history.happened(revision, kind, key, token)
 
     def loaded(self, group: Group) -> None:
         table = group.table
         where = f"node {group.node} from its rows"
+        installed = self.nodes[group.node].up
+        self.reach("snapshot installed" if installed else "restart from rows")
+        self.say(f"group {group.number}: {where} at index {table.applied_index}")
         self.same_state.observed(group.number, table.applied_index, table.state_hash(), where)
 
     def plain_events(self, events: Sequence[Event]) -> list[tuple[int, str, bytes, int]]:
@@ -214,15 +225,13 @@ class World:
     # The run.
 
     def run(self) -> Summary:
-        from fastlock.testing.simulator.faults import Faults
-
         summary = Summary(self.plan.seed)
         self.say(self.plan.describe())
         try:
             faults = Faults(self)
             for node in self.nodes.values():
                 node.start()
-            admin = self.new_admin()
+            self.admin = admin = self.new_admin()
             for _ in range(self.plan.clients):
                 self.new_client()
             for number in self.group_numbers:
@@ -272,6 +281,12 @@ class World:
         summary.grants = self.grants
         summary.elections = self.leaders.changes
         summary.faults = self.faults
+        self.reached["checkpoint"] = sum(node.disk.checkpoints for node in self.nodes.values())
+        self.reached["log cut"] = sum(node.disk.cuts for node in self.nodes.values())
+        self.reached["fenced write refused"] = self.resource.refused
+        self.reached["states compared"] = self.same_state.compared
+        self.reached["watch event"] = sum(stream.received for stream in self.streams)
+        summary.reached = self.reached
         summary.trace_hash = self.trace.hash()
         summary.trace = self.trace.lines
 
@@ -311,10 +326,13 @@ class World:
                     behind = -1 if group is None else group.table.applied_index
                     message = f"group {number}: node {member.node} applied {behind} of {applied}"
                     raise Violation("liveness", message)
-            self._grants_stand(number, leader)
+        for number in self.group_numbers:
+            self._grants_stand(number)
 
-    def _grants_stand(self, number: int, leader: Group) -> None:
+    def _grants_stand(self, number: int) -> None:
         for key, token, claim in self.histories[number].standing():
+            leader = self.leader(self.catalogue.group_of(key))
+            assert leader is not None
             state = leader.table.get(key)
             tokens = [holder["revision"] for holder in state["holders"]] if state else []
             if token not in tokens:
