@@ -277,7 +277,7 @@ cdef class Dump:
             there = load_acquire(&self.dump.worker.done)
         assert offset <= there, "no chunk ended there"
         data = os.pread(self.dump.file_fd, min(bytes_max, there - offset), offset)
-        end = whole_rows(data, <uint64_t>len(data))
+        end = whole_rows(data, len(data))
         if end == 0 and offset < there:
             # The first row is larger than asked for: it comes alone.
             data = os.pread(self.dump.file_fd, ROW_PACK_HEAD_BYTES, offset)

@@ -47,12 +47,15 @@ cdef enum:
     # One transaction takes what is queued, up to this much.
     COMMIT_BYTES_MAX = 32 << 20
     QUEUED_BYTES_MAX = 512 << 20
-    # Cut entries are deleted in slices: twice as many as are appended, so that the file stays flat, and a
-    # slice only now and then, so that a commit seldom has one to do.
+    # Cut entries are deleted in slices: twice as many as were appended since the slice before, so that the file
+    # stays flat, and a slice only now and then, so that a commit seldom has one to do.
     SWEEP_AFTER_ENTRIES = 64
-    SWEEP_ROWS_MAX = 128
+    SWEEP_ROWS_MIN = 128
+    SWEEP_ROWS_MAX = 8192
     # With nothing else to write, one slice after this pause.
     SWEEP_IDLE_MS = 20
+    # LMDB gives out a page again two commits after the one that freed it.
+    COMMITS_UNTIL_REUSE = 2
     DISK_LOOK_EVERY_COMMITS = 64
 
 
@@ -186,13 +189,13 @@ cdef int apply_job(log_t* log, void* transaction, const log_job_t* job) noexcept
     return put_entries(transaction, dbi, group, job)
 
 
-cdef int sweep_group(void* transaction, unsigned int dbi, group_t* group) noexcept nogil:
-    """Deletes a slice of the entries that were cut."""
+cdef int sweep_group(void* transaction, unsigned int dbi, group_t* group, uint64_t* rows_left) noexcept nogil:
+    """Deletes entries that were cut, as many as may be."""
     cdef uint8_t[ENTRY_KEY_BYTES] name
     cdef MDB_val key, record
     cdef void* cursor
     cdef const uint8_t* found
-    cdef uint64_t first
+    cdef uint64_t first, last
     cdef int code = lmdb.cursor_open(transaction, dbi, &cursor)
     if code != 0:
         return code
@@ -214,7 +217,9 @@ cdef int sweep_group(void* transaction, unsigned int dbi, group_t* group) noexce
         group.sweeping = False
         return 0
     first = load64_big(found + 5)
-    return delete_entries(transaction, dbi, group.group, first, min(group.cut_index, first + SWEEP_ROWS_MAX - 1))
+    last = min(group.cut_index, first + rows_left[0] - 1)
+    rows_left[0] -= last + 1 - first
+    return delete_entries(transaction, dbi, group.group, first, last)
 
 
 cdef bint has_sweeping(const log_t* log) noexcept nogil:
@@ -225,15 +230,21 @@ cdef bint has_sweeping(const log_t* log) noexcept nogil:
     return False
 
 
-cdef int sweep_one(log_t* log, void* transaction) noexcept nogil:
-    """A slice of the next group that has something to sweep, in turn."""
+cdef int sweep_slice(log_t* log, void* transaction) noexcept nogil:
+    """A slice of what was cut, of one group after the other."""
+    cdef uint64_t rows_left = min(max(2 * log.entries_since_sweep, <uint64_t>SWEEP_ROWS_MIN), <uint64_t>SWEEP_ROWS_MAX)
     cdef uint32_t tried, position
+    cdef int code
+    log.entries_since_sweep = 0
     for tried in range(log.working_count):
         position = (log.sweep_turn + tried) % log.working_count
         if log.working[position].sweeping:
-            log.sweep_turn = position + 1
-            log.entries_since_sweep = 0
-            return sweep_group(transaction, log.environment.dbi, &log.working[position])
+            code = sweep_group(transaction, log.environment.dbi, &log.working[position], &rows_left)
+            if code != 0:
+                return code
+            if rows_left == 0:
+                log.sweep_turn = position
+                break
     return 0
 
 
@@ -271,7 +282,7 @@ cdef int fill_transaction(log_t* log, void* transaction, uint64_t first, uint64_
             return code
         position += 1
     if sweep or log.entries_since_sweep >= SWEEP_AFTER_ENTRIES:
-        code = sweep_one(log, transaction)
+        code = sweep_slice(log, transaction)
         if code != 0:
             return code
     return put_groups(log, transaction)
@@ -299,6 +310,21 @@ cdef int try_commit(log_t* log, uint64_t first, uint64_t end, bint sweep) noexce
     return code
 
 
+cdef int make_room(log_t* log) noexcept nogil:
+    """Deletes a slice of what was cut and lets its pages become free; MDB_MAP_FULL if there is nothing to delete."""
+    cdef int commits, code
+    if not has_sweeping(log):
+        return MDB_MAP_FULL
+    for commits in range(1 + COMMITS_UNTIL_REUSE):
+        # A transaction that changes nothing would not count.
+        log.committed[0].changed = True
+        code = try_commit(log, 0, 0, commits == 0)
+        log.committed[0].changed = False
+        if code != 0:
+            return code
+    return 0
+
+
 cdef int commit(log_t* log, uint64_t first, uint64_t end, bint sweep) noexcept nogil:
     """try_commit, in a larger map if it does not fit.
 
@@ -311,8 +337,8 @@ cdef int commit(log_t* log, uint64_t first, uint64_t end, bint sweep) noexcept n
         if code != MDB_MAP_FULL:
             return code
         code = environment_grow(log.environment)
-        if code == MDB_MAP_FULL and has_sweeping(log) and not (sweep and first == end):
-            code = try_commit(log, first, first, True)
+        if code == MDB_MAP_FULL:
+            code = make_room(log)
         if code != 0:
             return code
 

@@ -83,8 +83,9 @@ cdef struct slice_of_key_t:
 cdef struct walk_t:
     const uint8_t* base
     uint64_t page_bytes
-    uint64_t page_count
-    uint8_t* seen                 # a byte per page
+    uint64_t page_count           # that were ever given out; the last ones, if free, may be beyond the end of the file
+    uint64_t file_pages
+    uint8_t* seen                 # a byte per page that was given out
     # The tree that is being walked.
     bint is_free_tree
     uint32_t depth
@@ -97,7 +98,7 @@ cdef struct walk_t:
 
 
 cdef bint claim(walk_t* walk, uint64_t page, uint64_t count) noexcept nogil:
-    """Marks pages as used; False if they are outside the file or used already."""
+    """Marks pages as used; False if they were never given out or are used already."""
     cdef uint64_t at
     if page < META_PAGES or page >= walk.page_count or count > walk.page_count - page:
         return False
@@ -106,6 +107,11 @@ cdef bint claim(walk_t* walk, uint64_t page, uint64_t count) noexcept nogil:
             return False
         walk.seen[at] = 1
     return True
+
+
+cdef bint claim_written(walk_t* walk, uint64_t page, uint64_t count) noexcept nogil:
+    """Marks pages as used whose content is in the file."""
+    return page < walk.file_pages and count <= walk.file_pages - page and claim(walk, page, count)
 
 
 cdef int compare(const walk_t* walk, slice_of_key_t left, slice_of_key_t right) noexcept nogil:
@@ -144,7 +150,7 @@ cdef const char* check_data(walk_t* walk, const uint8_t* node, const uint8_t* pa
         if <uint64_t>(page_end - data) < 8:
             return "a node is cut off"
         page = native64(data)
-        if page < META_PAGES or page >= walk.page_count:
+        if page < META_PAGES or page >= walk.file_pages:
             return "an overflow page is outside the file"
         data = walk.base + page * walk.page_bytes
         count = native32(data + PAGE_RUN_AT)
@@ -152,8 +158,8 @@ cdef const char* check_data(walk_t* walk, const uint8_t* node, const uint8_t* pa
             return "an overflow page is not one"
         if count == 0 or count > walk.page_count or count * walk.page_bytes < PAGE_HEAD_BYTES + size:
             return "an overflow page is too small for its data"
-        if not claim(walk, page, count):
-            return "an overflow page is used twice"
+        if not claim_written(walk, page, count):
+            return "an overflow page is cut off or used twice"
         walk.overflow_pages += count
         data += PAGE_HEAD_BYTES
     elif flags != 0:
@@ -200,7 +206,7 @@ cdef const char* check_page(walk_t* walk, uint64_t number, uint32_t level) noexc
     cdef const uint8_t* node
     cdef const char* wrong
     cdef uint32_t lower, upper, offset, position, count
-    if not claim(walk, number, 1):
+    if not claim_written(walk, number, 1):
         return "a page is outside the file or used twice"
     page = walk.base + number * walk.page_bytes
     end = page + walk.page_bytes
@@ -272,10 +278,15 @@ cdef const char* check_meta(const uint8_t* page, uint64_t number, uint64_t page_
     return NULL
 
 
-cdef const char* check_file(walk_t* walk, uint64_t file_bytes) noexcept nogil:
+cdef const uint8_t* newest_meta(const walk_t* walk) noexcept nogil:
+    cdef const uint8_t* odd = walk.base + walk.page_bytes
+    return odd if native64(odd + META_NUMBER_AT) > native64(walk.base + META_NUMBER_AT) else walk.base
+
+
+cdef const char* check_file(walk_t* walk) noexcept nogil:
     cdef const uint8_t* even = walk.base
     cdef const uint8_t* odd = walk.base + walk.page_bytes
-    cdef const uint8_t* newest
+    cdef const uint8_t* newest = newest_meta(walk)
     cdef uint64_t even_number = native64(even + META_NUMBER_AT)
     cdef uint64_t odd_number = native64(odd + META_NUMBER_AT)
     cdef const char* wrong = check_meta(even, 0, walk.page_bytes)
@@ -283,14 +294,11 @@ cdef const char* check_file(walk_t* walk, uint64_t file_bytes) noexcept nogil:
         wrong = check_meta(odd, 1, walk.page_bytes)
     if wrong != NULL:
         return wrong
-    newest = odd if odd_number > even_number else even
     if (even_number or odd_number) and (
         even_number % 2 != 0 or odd_number % 2 != 1
         or (odd_number - even_number != 1 and even_number - odd_number != 1)
     ):
         return "the meta pages are not of two commits in a row"
-    if native64(newest + META_LAST_PAGE_AT) + 1 != walk.page_count or walk.page_count * walk.page_bytes > file_bytes:
-        return "the file is cut off"
     wrong = check_tree(walk, newest + META_MAIN_TREE_AT, False)
     return wrong if wrong != NULL else check_tree(walk, newest + META_FREE_TREE_AT, True)
 
@@ -314,26 +322,24 @@ def check_pages(str path):
 cdef int check_view(str path, const uint8_t[::1] view, uint64_t size) except -1:
     cdef walk_t walk
     cdef const char* wrong
-    cdef uint64_t even_last, odd_last
+    cdef const uint8_t* newest
     walk.base = &view[0]
     walk.page_bytes = native32(walk.base + META_FREE_TREE_AT + TREE_PAD_AT)
     if not PAGE_BYTES_MIN <= walk.page_bytes <= PAGE_BYTES_MAX or walk.page_bytes & (walk.page_bytes - 1):
         raise StorageDamaged(f"{path}: the first meta page has an impossible page size")
     if size < META_PAGES * walk.page_bytes:
         raise StorageDamaged(f"{path}: the file is cut off")
-    even_last = native64(walk.base + META_NUMBER_AT)
-    odd_last = native64(walk.base + walk.page_bytes + META_NUMBER_AT)
-    walk.page_count = 1 + native64(
-        walk.base + (walk.page_bytes if odd_last > even_last else 0) + META_LAST_PAGE_AT
-    )
-    if walk.page_count > size // walk.page_bytes or walk.page_count < META_PAGES:
-        raise StorageDamaged(f"{path}: the file is cut off")
+    newest = newest_meta(&walk)
+    walk.file_pages = size // walk.page_bytes
+    walk.page_count = native64(newest + META_LAST_PAGE_AT) + 1
+    if not META_PAGES <= walk.page_count <= native64(newest + META_MAP_BYTES_AT) // walk.page_bytes:
+        raise StorageDamaged(f"{path}: the newest meta page has an impossible number of pages")
     walk.seen = <uint8_t*>calloc(walk.page_count, 1)
     if walk.seen == NULL:
         raise MemoryError
     try:
         with nogil:
-            wrong = check_file(&walk, size)
+            wrong = check_file(&walk)
     finally:
         free(walk.seen)
     if wrong != NULL:

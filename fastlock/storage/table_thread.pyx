@@ -45,6 +45,8 @@ cdef enum:
     # Rows of a generation that nobody sees any more go in slices, one after each pause.
     SWEEP_ROWS_MAX = 1024
     SWEEP_PAUSE_MS = 20
+    # LMDB gives out a page again two commits after the one that freed it.
+    COMMITS_UNTIL_REUSE = 2
     DELETED = 0xFFFFFFFF          # as the size of a row: the row goes
 
     JOB_CHANGES = 1               # rows, then (index, term)
@@ -318,6 +320,21 @@ cdef int try_commit(table_t* table, uint64_t first, uint64_t end) noexcept nogil
     return code
 
 
+cdef int make_room(table_t* table) noexcept nogil:
+    """Deletes a slice of what nobody sees and lets its pages become free; MDB_MAP_FULL if there is no such thing."""
+    cdef int commits, code
+    if table.doomed_count == 0:
+        return MDB_MAP_FULL
+    for commits in range(1 + COMMITS_UNTIL_REUSE):
+        # A transaction that changes nothing would not count.
+        table.committed[0].changed = table.checkpoint_count > 0
+        code = try_commit(table, 0, 0)
+        table.committed[0].changed = False
+        if code != 0:
+            return code
+    return 0
+
+
 cdef int commit(table_t* table, uint64_t first, uint64_t end) noexcept nogil:
     """try_commit, in a larger map if it does not fit; at its bound, after deleting what nobody sees any more."""
     cdef int code
@@ -326,8 +343,8 @@ cdef int commit(table_t* table, uint64_t first, uint64_t end) noexcept nogil:
         if code != MDB_MAP_FULL:
             return code
         code = environment_grow(table.environment)
-        if code == MDB_MAP_FULL and table.doomed_count > 0 and first != end:
-            code = try_commit(table, first, first)
+        if code == MDB_MAP_FULL:
+            code = make_room(table)
         if code != 0:
             return code
 
