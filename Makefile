@@ -94,7 +94,7 @@ sim: $(RELEASE) ## run the simulator over SEEDS seeds, from BASE on
 define copy_tree
 	@mkdir -p $(1)
 	@find $(1) -mindepth 1 -type f ! -name '*.so' ! -name '*.c' ! -name '*.o' ! -name '*.stamp' -delete
-	@tar --exclude='*.so' --exclude='*.c' --exclude=__pycache__ -cf - $(TREE) | tar -xf - -C $(1)
+	@tar --exclude='*.so' --exclude='fastlock/*.c' --exclude='bench/*.c' --exclude=__pycache__ -cf - $(TREE) | tar -xf - -C $(1)
 endef
 
 debug: $(INSTALLED) ## build with expensive invariants asserted and line tracing, in build/debug

@@ -1,14 +1,14 @@
 """What clients and nodes say to each other: Request, Reply and Hello, decoded in place and encoded to frames."""
 
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from fastlock._core.buffer cimport buffer_reserve, buffer_t
 from fastlock._core.commands cimport command_blob_words, command_decode, command_point, command_write
 from fastlock._core.framing cimport frame_flatten, frame_open
 from fastlock._core.layout cimport *
-from fastlock._core.types cimport outcome_t, slice_t
+from fastlock._core.types cimport outcome_t
 from fastlock._core.wire cimport *
 
 

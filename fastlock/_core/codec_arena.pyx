@@ -5,13 +5,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memset
 
 from fastlock._core.buffer cimport buffer_free
 from fastlock._core.framing cimport frame_bytes
 from fastlock._core.layout cimport *
 from fastlock._core.types cimport slice_t
-from fastlock._core.wire cimport LIST_COUNT_MAX, WORD_BYTES, bytes_words, put_bytes
+from fastlock._core.wire cimport LIST_COUNT_MAX, WORD_BYTES, put_bytes
 
 from fastlock.errors import FrameTooLarge, MalformedFrame, ProtocolError, UnknownCommand, UnsupportedVersion
 

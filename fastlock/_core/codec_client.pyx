@@ -7,7 +7,6 @@ from fastlock._core.client_messages cimport *
 from fastlock._core.codec_arena cimport (
     Arena,
     Output,
-    bytes_of,
     check,
     check_frame,
     expect_empty,

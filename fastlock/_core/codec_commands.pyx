@@ -1,6 +1,6 @@
 """Commands, entries and memberships as dicts in the shape of pycapnp's to_dict()."""
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from fastlock._core.codec_arena cimport (

@@ -237,13 +237,13 @@ cdef int copy_elements(flattening_t* work, uint32_t segment, const uint8_t* sour
     cdef uint32_t pointer_count = <uint32_t>(tag >> 48)
     cdef size_t stride = data_bytes + <size_t>pointer_count * WORD_BYTES
     cdef size_t at = WORD_BYTES + data_bytes
-    cdef int64_t i
+    cdef int64_t _i
     cdef int code
     if (tag & 3) != POINTER_STRUCT or count * <int64_t>stride > content_words * WORD_BYTES:
         return CODE_MALFORMED_FRAME
     if pointer_count == 0:
         return CODE_OK
-    for i in range(count):
+    for _i in range(count):
         code = copy_pointers(work, segment, source + at, copied + at, pointer_count, depth)
         if code != CODE_OK:
             return code

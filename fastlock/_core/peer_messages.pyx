@@ -9,7 +9,7 @@ from fastlock._core.client_messages cimport hello_decode, hello_t, hello_words, 
 from fastlock._core.commands cimport membership_read, membership_t, membership_words, membership_write
 from fastlock._core.framing cimport frame_flatten, frame_open
 from fastlock._core.layout cimport *
-from fastlock._core.types cimport raft_message_t, slice_t
+from fastlock._core.types cimport raft_message_t
 from fastlock._core.wire cimport *
 
 

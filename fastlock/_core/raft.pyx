@@ -8,7 +8,7 @@ from fastlock._core.commands cimport BATCH_BYTES_MAX
 from fastlock._core.raft_entry cimport encode_membership, encode_noop, entry_of_frame
 from fastlock._core.raft_log cimport RaftLog
 from fastlock._core.raft_membership cimport Configuration, Configurations, in_order, promoted_learner, why_invalid_change
-from fastlock._core.raft_message cimport Entry, Member, Message, new_entry, new_message
+from fastlock._core.raft_message cimport Entry, Message, new_entry, new_message
 from fastlock._core.raft_outbox cimport Outbox
 from fastlock._core.raft_progress cimport SNAPSHOT, Progress
 from fastlock._core.raft_reads cimport ReadBatch, Reads
@@ -17,10 +17,10 @@ from fastlock._core.raft_settings cimport RaftSettings
 from fastlock._core.raft_snapshot cimport SnapshotReceiver
 from fastlock._core.raft_votes cimport LOST, WON, Votes
 
-from fastlock._core.raft_outbox import Write
+from fastlock._core.raft_outbox import Write  # no-cython-lint: for callers
 from fastlock._core.raft_progress import STATE_NAMES as _STATE_NAMES
-from fastlock._core.raft_reads import Read
-from fastlock._core.raft_replication import ChunkWanted, EntriesWanted
+from fastlock._core.raft_reads import Read  # no-cython-lint: for callers
+from fastlock._core.raft_replication import ChunkWanted, EntriesWanted  # no-cython-lint: for callers
 
 
 cdef enum:

@@ -6,7 +6,6 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from fastlock._core.buffer cimport buffer_reserve, buffer_t
 from fastlock._core.commands cimport membership_read, membership_t, membership_words, membership_write, setting_t
 from fastlock._core.layout cimport *
-from fastlock._core.types cimport slice_t
 from fastlock._core.wire cimport *
 
 
