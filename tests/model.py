@@ -677,12 +677,16 @@ class Model:
 
     def _export_slots(self, command: Command) -> Reply:
         slots = self._check_slots(command, "owned")
+        revision = self._next()
+        for row in self._rows_in(slots):
+            for holder in row.holders:
+                self.leases[holder.lease].lost_revision = revision
         for slot in slots:
             self.slots[slot] = "exported"
             self.moved_to[slot] = command.to_group
         waiters = [waiter for row in self._rows_in(slots) for waiter in row.waiters]
         self._wake_each_once(sorted(waiters, key=by_enqueueing), "wrongSlot")
-        return Reply("ok", revision=self.revision)
+        return Reply("ok", revision=revision)
 
     def _rows_in(self, slots: range) -> list[Row]:
         return [row for row in self.rows.values() if slot_of(row.key) in slots]

@@ -114,13 +114,29 @@ cdef void export_slots(table_t* t, const command_t* command, outcome_t* reply) n
     cdef claim_t* claim
     if not check_slots(t, command, SLOT_STATE_OWNED, SLOT_STATE_OWNED, reply):
         return
+    reply.revision = next_revision(t)
+    tell_holders_of_loss(t, command, reply.revision)
     set_slots(t, command, SLOT_STATE_EXPORTED, command.to_group)
     gather_waiters(t, command)
     for i in range(t.waiting.count):
         if starts_wait(&t.waiting, i):
             claim = claim_at(t, t.waiting.items[i].handle)
             wake(t, CODE_WRONG_SLOT, claim, claim.revision)
-    reply.revision = t.revision
+
+
+cdef void tell_holders_of_loss(table_t* t, const command_t* command, uint64_t revision) noexcept nogil:
+    """A keep-alive here no longer keeps what moves away alive, so every holder's client must notice."""
+    cdef uint32_t slot, row, handle, lease
+    for slot in range(command.slot_first, command.slot_last + 1):
+        row = t.slot_rows[slot]
+        while row:
+            handle = row_at(t, row).holder_first
+            while handle:
+                lease = claim_at(t, handle).lease
+                touch_lease(t, lease)
+                lease_at(t, lease).lost_revision = revision
+                handle = claim_at(t, handle).next
+            row = row_at(t, row).slot_next
 
 
 cdef void gather_waiters(table_t* t, const command_t* command) noexcept nogil:
