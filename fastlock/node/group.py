@@ -20,6 +20,7 @@ from fastlock._core.locktable import Due, LockTable, Outcome
 from fastlock._core.raft import LEADER, Raft, Ready, Refused
 from fastlock._core.raft_message import Entry, Member, Message
 from fastlock._core.raft_settings import RaftSettings
+from fastlock._core.slots import slot_of
 from fastlock.errors import EventsLost
 from fastlock.node.checkpoints import Checkpointer
 from fastlock.node.snapshots import SnapshotReceiver, SnapshotSender
@@ -165,10 +166,11 @@ class Group:
         self.leading = False
         self._leading_term = 0
         self._pending: deque[Command] = deque()
-        # Proposed and not yet applied: index → (term, handles by position in the batch).
-        self._inflight: dict[int, tuple[int, list[Any]]] = {}
-        # Enqueue revision → who is told when that wait ends.
-        self._waiters: dict[int, list[Any]] = {}
+        # Proposed and not yet applied: index → (term, commands by position in the batch).
+        self._inflight: dict[int, tuple[int, list[Command]]] = {}
+        # (slot, enqueue revision) → who is told when that wait ends. Waiters that came with a slot
+        # have revisions of another group's, so that the revision alone names nobody.
+        self._waiters: dict[tuple[int, int], list[Any]] = {}
         self._reads_collected: list[tuple[str, Any, tuple[Any, ...]]] = []
         self._reads: dict[int, list[tuple[str, Any, tuple[Any, ...]]]] = {}
         self._read_context = self.start_id << 24
@@ -323,26 +325,23 @@ class Group:
 
     def _propose(self) -> None:
         while self._pending and self.leading:
-            commands: list[Any] = []
-            handles: list[Any] = []
+            batch: list[Command] = []
             size = 0
             for command in self._pending:
-                if commands and (
-                    len(commands) == BATCH_COMMANDS_MAX or size + command.size > BATCH_BYTES_MAX
-                ):
-                    break
-                commands.append(command.content)
-                handles.append(command.handle)
                 size += command.size
+                if batch and (len(batch) == BATCH_COMMANDS_MAX or size > BATCH_BYTES_MAX):
+                    break
+                batch.append(command)
             if not self.raft.can_propose(size):
                 return
             term = self.raft.term
+            contents = [command.content for command in batch]
             try:
-                index = self.raft.propose(encode_entry(self.number, term, self.raft.next_index, commands))
+                index = self.raft.propose(encode_entry(self.number, term, self.raft.next_index, contents))
             except Refused:
                 return
-            self._inflight[index] = (term, handles)
-            for _ in commands:
+            self._inflight[index] = (term, batch)
+            for _ in batch:
                 self._pending.popleft()
 
     def _next_context(self) -> int:
@@ -397,34 +396,36 @@ class Group:
         self.table.apply(entry.data, now_ms)
         self.observer.applied(self, entry)
         proposed = self._inflight.pop(entry.index, None)
-        handles: list[Any] | None = None
+        batch: list[Command] | None = None
         if proposed is not None:
-            term, handles = proposed
+            term, batch = proposed
             if term != entry.term:
-                self._fail(handles, Code.outcomeUnknown)
-                handles = None
-        if handles is not None or self._waiters:
-            self._route(self.table.outcomes_list(), handles)
+                self._fail([command.handle for command in batch], Code.outcomeUnknown)
+                batch = None
+        if batch is not None or self._waiters:
+            self._route(self.table.outcomes_list(), batch)
         if self._expiring:
             waiting, self._expiring = self._expiring, []
             for handle, lease_high, lease_low in waiting:
                 self._extend(handle, lease_high, lease_low, now_ms)
 
-    def _route(self, outcomes: list[Outcome], handles: list[Any] | None) -> None:
+    def _route(self, outcomes: list[Outcome], batch: list[Command] | None) -> None:
         """Replies go to whoever proposed the command, wakes to whoever waits for that claim."""
         for outcome in outcomes:
             if outcome.position < 0:
-                for handle in self._waiters.pop(outcome.waiter, ()):
+                for handle in self._waiters.pop((outcome.detail, outcome.waiter), ()):
                     self._answer(handle, outcome)
-            elif handles is not None:
-                handle = handles[outcome.position]
+            elif batch is not None:
+                command = batch[outcome.position]
+                handle = command.handle
                 if handle is None:
                     continue
                 if isinstance(handle, Noting):
                     self._noting.pop(handle, None)
                     continue
                 if outcome.code == Code.queued:
-                    self._waiters.setdefault(outcome.revision, []).append(handle)
+                    waiter = (_slot_of(command.content), outcome.revision)
+                    self._waiters.setdefault(waiter, []).append(handle)
                 self._answer(handle, outcome)
 
     def _answer(self, handle: Any, outcome: Outcome) -> None:
@@ -461,8 +462,8 @@ class Group:
         self._unconfirmed = False
         self._confirming = 0
         self.table.follow()
-        for _, handles in self._inflight.values():
-            self._fail(handles, Code.outcomeUnknown)
+        for _, batch in self._inflight.values():
+            self._fail([command.handle for command in batch], Code.outcomeUnknown)
         self._inflight.clear()
         self._fail([command.handle for command in self._pending], Code.notLeader)
         self._pending.clear()
@@ -551,6 +552,12 @@ class Group:
     def transfer(self, target: int) -> None:
         """Hand leadership over; raises Refused."""
         self.raft.transfer(target)
+
+
+def _slot_of(content: dict[str, Any]) -> int:
+    """The slot of an acquire or acquireAll."""
+    several = content.get("acquireAll")
+    return slot_of(several["keys"][0] if several is not None else content["key"])
 
 
 def _command_of(due: Due) -> dict[str, Any]:
