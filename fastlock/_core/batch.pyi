@@ -1,6 +1,6 @@
 """The commands a leader collects in one turn: from request frames to one log entry to reply frames."""
 
-from typing import Final
+from typing import Final, final
 
 from fastlock._core.locktable import LockTable
 
@@ -12,6 +12,7 @@ FEED_MORE: Final[int]
 FEED_FULL: Final[int]
 FEED_OTHER: Final[int]
 
+@final
 class Batch:
     """Collects commands, seals them as one log entry, and answers them once it was applied."""
 

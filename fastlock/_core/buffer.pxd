@@ -18,7 +18,7 @@ cdef struct buffer_t:
 
 
 cdef inline int buffer_reserve(buffer_t* buffer, size_t extra) noexcept nogil:
-    """Makes room for `extra` more bytes, which may move `data`; -1 if there is no memory or BUFFER_BYTES_MAX is passed."""
+    """Makes room for `extra` more bytes, which may move `data`; -1 without memory or above BUFFER_BYTES_MAX."""
     cdef size_t capacity
     cdef uint8_t* data
     if extra <= buffer.capacity - buffer.size:

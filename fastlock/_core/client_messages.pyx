@@ -229,7 +229,8 @@ cdef void request_write_other(uint8_t* root, const request_t* request, const kee
         hello_write(pointers + REQUEST_HELLO_POINTER * WORD_BYTES, cursor, &request.hello)
 
 
-cdef void keep_alives_write(uint8_t* pointer, uint8_t* cursor, const keep_alive_t* items, uint32_t count) noexcept nogil:
+cdef void keep_alives_write(uint8_t* pointer, uint8_t* cursor, const keep_alive_t* items,
+                            uint32_t count) noexcept nogil:
     cdef uint8_t* at
     cdef uint32_t i
     if items == NULL:

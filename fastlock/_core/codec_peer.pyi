@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+_Buffer: TypeAlias = bytes | bytearray | memoryview
 
-def decode_peer_message(frame: Buffer, frame_bytes_max: int = 16777216) -> dict[str, Any]:
+def decode_peer_message(frame: _Buffer, frame_bytes_max: int = 16777216) -> dict[str, Any]:
     """A PeerMessage frame as a dict."""
 
 def encode_peer_message(fields: Mapping[str, Any]) -> bytes:

@@ -17,10 +17,11 @@ from fastlock._core.codec_arena cimport (
 from fastlock._core.codec_commands cimport membership_from_dict, membership_to_dict
 from fastlock._core.commands cimport membership_t, setting_t
 from fastlock._core.framing cimport PEER_FRAME_BYTES_MAX
+from fastlock._core.layout cimport FORMAT_VERSION
 from fastlock._core.rows cimport *
 from fastlock._core.wire cimport list_t
 
-from fastlock.schema.enums import FORMAT_VERSION, Code, LockMode, RowMode, SettingId
+from fastlock.schema.enums import Code, LockMode, RowMode, SettingId
 
 
 cdef tuple CODE_NAMES = tuple(code.name for code in Code)

@@ -176,7 +176,8 @@ cdef int copy_pointers(flattening_t* work, uint32_t segment, const uint8_t* poin
     cdef uint32_t i
     cdef int code
     for i in range(count):
-        code = copy_pointer(work, segment, pointers + <size_t>i * WORD_BYTES, destination + <size_t>i * WORD_BYTES, depth)
+        code = copy_pointer(work, segment, pointers + <size_t>i * WORD_BYTES,
+                            destination + <size_t>i * WORD_BYTES, depth)
         if code != CODE_OK:
             return code
     return CODE_OK

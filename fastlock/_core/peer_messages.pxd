@@ -51,5 +51,6 @@ cdef void beat_at(const list_t* beats, uint32_t i, beat_t* out) noexcept nogil
 # a LogEntry frame already is). `membership` may be NULL; `entry_sizes` NULL leaves the list out.
 cdef int raft_prefix_encode(buffer_t* out, const raft_message_t* message, const membership_t* membership,
                             const uint32_t* entry_sizes, uint32_t entry_count) noexcept nogil
-cdef int beats_encode(buffer_t* out, uint64_t source, uint64_t target, const beat_t* beats, uint32_t count) noexcept nogil
+cdef int beats_encode(buffer_t* out, uint64_t source, uint64_t target, const beat_t* beats,
+                      uint32_t count) noexcept nogil
 cdef int peer_hello_encode(buffer_t* out, const hello_t* hello) noexcept nogil

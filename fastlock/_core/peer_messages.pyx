@@ -183,7 +183,8 @@ cdef void entries_point(uint8_t* pointer, uint8_t* cursor, const uint32_t* entry
         entry += ((<size_t>entry_sizes[i] + 7) >> 3) * WORD_BYTES
 
 
-cdef int beats_encode(buffer_t* out, uint64_t source, uint64_t target, const beat_t* beats, uint32_t count) noexcept nogil:
+cdef int beats_encode(buffer_t* out, uint64_t source, uint64_t target, const beat_t* beats,
+                      uint32_t count) noexcept nogil:
     cdef size_t words = BEATS_WORDS + (1 + <size_t>count * BEAT_WORDS if beats != NULL else 0)
     cdef uint8_t* pointer = peer_begin(out, PEER_MESSAGE_BEATS, words, 0)
     cdef uint8_t* fields
@@ -198,8 +199,8 @@ cdef int beats_encode(buffer_t* out, uint64_t source, uint64_t target, const bea
     store64(fields + BEATS_TARGET_AT, target)
     if beats == NULL:
         return 0
-    at = put_list(fields + (BEATS_DATA_WORDS + BEATS_BEATS_POINTER) * WORD_BYTES, fields + BEATS_WORDS * WORD_BYTES, count,
-                  BEAT_DATA_WORDS, BEAT_POINTERS)
+    at = put_list(fields + (BEATS_DATA_WORDS + BEATS_BEATS_POINTER) * WORD_BYTES,
+                  fields + BEATS_WORDS * WORD_BYTES, count, BEAT_DATA_WORDS, BEAT_POINTERS)
     for i in range(count):
         store32(at + BEAT_GROUP_AT, beats[i].group)
         store_bit(at, BEAT_REPLY_BIT, beats[i].reply)

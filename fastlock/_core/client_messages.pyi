@@ -1,0 +1,1 @@
+"""What clients and nodes say to each other. Nothing of it is for Python: see codec."""

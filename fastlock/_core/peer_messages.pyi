@@ -1,0 +1,1 @@
+"""What members say to each other. Nothing of it is for Python: see codec."""

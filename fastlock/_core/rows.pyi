@@ -1,0 +1,1 @@
+"""Checkpoint rows as plain C structs. Nothing of it is for Python: see codec."""
