@@ -378,6 +378,15 @@ def test_a_known_entry_in_a_new_term_is_acknowledged_once_the_term_is_durable() 
     assert only(member.sync(), APPEND_REPLY)[0].term == 2
 
 
+def test_a_heartbeat_is_confirmed_at_once_only_in_a_durable_term() -> None:
+    member = Lone(term=1)
+    assert len(only(member.receive(HEARTBEAT, term=1), HEARTBEAT_REPLY)) == 1
+    assert only(member.receive(HEARTBEAT, term=2), HEARTBEAT_REPLY) == []
+    assert only(member.sync(), HEARTBEAT_REPLY)[0].term == 2
+    member.append(0, 0, entry(2, 1))
+    assert len(only(member.receive(HEARTBEAT), HEARTBEAT_REPLY)) == 1
+
+
 def test_a_leader_counts_itself_only_when_its_own_disk_has_the_entry() -> None:
     member = Lone()
     member.become_leader()
