@@ -181,6 +181,7 @@ cdef bint begin(dump_t* dump, Environment environment, uint32_t group) except -1
 
 
 @cython.final
+@cython.no_gc_clear  # what it holds must be there until its thread ended
 cdef class Dump:
     cdef dump_t dump
     cdef Environment environment
@@ -271,7 +272,7 @@ cdef class Dump:
         cdef bytes data
         cdef uint64_t end
         assert not self.closed, "the stream is closed"
-        there = self.wait_for(offset + max(bytes_max, 1))
+        there = self.wait_for(offset + max(bytes_max, <uint64_t>1))
         complete = load_acquire(&self.dump.complete) != 0
         if complete:
             there = load_acquire(&self.dump.worker.done)

@@ -387,6 +387,7 @@ cdef void run(void* context) noexcept nogil:
 
 
 @cython.final
+@cython.no_gc_clear  # what it holds must be there until its thread ended
 cdef class LogThread:
     cdef log_t log
     cdef Environment environment

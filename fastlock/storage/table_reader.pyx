@@ -90,6 +90,7 @@ def read_generations(Environment environment not None):
 
 
 @cython.final
+@cython.no_gc_clear  # the environment must be there until the transaction ended
 cdef class RowReader:
     cdef Environment environment
     cdef void* transaction

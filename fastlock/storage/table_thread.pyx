@@ -423,6 +423,7 @@ cdef class _Staging:
 
 
 @cython.final
+@cython.no_gc_clear  # what it holds must be there until its thread ended
 cdef class TableThread:
     cdef table_t table
     cdef Environment environment

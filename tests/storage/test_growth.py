@@ -176,6 +176,22 @@ def test_entries_stay_alive_until_they_are_durable_and_no_longer(lmdb_driver):
     assert sys.getrefcount(data) == before
 
 
+def test_a_storage_may_be_forgotten_without_closing_it(tmp_path):
+    for round_ in range(5):
+        driver = LmdbDriver(tmp_path / "data")
+        assert len(driver.storage.load(1).entries) == 30 * round_
+        driver.storage.begin_checkpoint(2, True)
+        driver.storage.put_rows(2, [(b"a", b"1")])
+        driver.storage.commit_checkpoint(2, 1 + round_, 1)
+        driver.settle()
+        stream = driver.storage.open_stream(2)
+        rows = driver.storage.rows(2)
+        next(rows)
+        fill(driver, 30 * round_ + 1, 30, 1000)
+        del driver, stream, rows
+        gc.collect()
+
+
 def test_streams_are_bounded_and_may_be_forgotten(lmdb_driver):
     lmdb_driver.storage.begin_checkpoint(1, True)
     lmdb_driver.storage.put_rows(1, [(b"a", b"1")])
