@@ -60,6 +60,13 @@ def unpack_identity(record: bytes, path: str) -> StoredIdentity:
     return StoredIdentity(version, Identity(high << 64 | low, node, incarnation), secret)
 
 
+def unusable(path: Path, error: OSError) -> DirectoryUnusable:
+    return DirectoryUnusable(
+        f"cannot use {error.filename or path}: {error.strerror}; "
+        "look at its owner, permissions and free space, or choose another data directory"
+    )
+
+
 class DirectoryLock:
     """Held while a process works on a directory; the system lets go of it when the process ends."""
 
@@ -67,24 +74,28 @@ class DirectoryLock:
         self._path = directory / "lock"
         try:
             directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-            self._file = open(self._path, "a+b")  # noqa: SIM115 - kept until close
+            self._file = open(self._path, "a+b", buffering=0)  # noqa: SIM115 - kept until close
         except OSError as error:
-            raise DirectoryUnusable(
-                f"cannot use {directory}: {error.strerror}; look at its owner and permissions, "
-                "or choose another data directory"
-            ) from error
+            raise unusable(directory, error) from error
+        try:
+            self._take(directory)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _take(self, directory: Path) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            self._file.truncate(0)
+            self._file.write(b"%d\n" % os.getpid())
+        except BlockingIOError:
             self._file.seek(0)
             holder = self._file.read(32).decode(errors="replace").strip() or "unknown"
-            self._file.close()
             raise DirectoryInUse(
                 f"{directory} is in use by process {holder}: stop it first, or choose another data directory"
             ) from None
-        self._file.truncate(0)
-        self._file.write(b"%d\n" % os.getpid())
-        self._file.flush()
+        except OSError as error:
+            raise unusable(directory, error) from error
 
     def close(self) -> None:
         self._file.close()
@@ -116,10 +127,7 @@ def open_environment(path: Path, map_bytes: int, map_bytes_max: int) -> Environm
                 os.fsync(file.fileno())
         check_pages(str(data))
     except OSError as error:
-        raise DirectoryUnusable(
-            f"cannot use {error.filename or path}: {error.strerror}; "
-            "look at its owner, permissions and file system"
-        ) from error
+        raise unusable(path, error) from error
     environment = Environment(str(path), map_bytes, map_bytes_max)
     sync_directory(path)
     return environment
