@@ -1,7 +1,7 @@
 """The compiled lock table does exactly what the slow model does, whatever it is asked.
 
-FASTLOCK_LOCK_SEED=n replays the scenario of one seed. `make fuzz` runs scenarios of fresh seeds for as long as it
-is told to, on the sanitizer build.
+FASTLOCK_LOCK_SEED=n replays the scenario of one seed. `make fuzz` runs scenarios of fresh seeds, on the
+sanitizer build, for as long as it is told to.
 """
 
 from __future__ import annotations
