@@ -11,11 +11,15 @@ from libc.string cimport memcmp, memcpy, memset
 
 from fastlock._core.types cimport slice_t
 
+cdef extern from *:
+    void __builtin_prefetch(const void* address, int is_write) nogil
+
 
 cdef enum:
     HISTORY_BYTES_MIN = 1 << 12
     HISTORY_SAMPLE_RECORDS = 64
     HISTORY_RECORD_ALIGNMENT = 32    # sizeof(history_record_t)
+    HISTORY_PREFETCH_BYTES = 512     # where a few appends from now will evict and write
 
 
 cdef struct event_t:
@@ -176,6 +180,7 @@ cdef inline void history_append(history_t* history, const event_t* event) noexce
         history.until_sample = HISTORY_SAMPLE_RECORDS
     history.until_sample -= 1
     history.end += record_bytes
+    __builtin_prefetch(history.ring + ((history.end + HISTORY_PREFETCH_BYTES) & history.mask), 1)
     history.count += 1
     history.last_revision = event.revision
 

@@ -34,6 +34,7 @@ cdef enum:
     CLAIM_DELAY_MASK = (1 << 22) - 1
     CLAIM_MODE_SHIFT = 24
     CLAIM_WAITS = 1 << 30
+    OWNER_INLINE_BYTES = 16
     # What a timer of the wheel is for.
     TIMER_LEASE = 1
     TIMER_SESSION = 2
@@ -77,6 +78,7 @@ cdef struct claim_t:
     uint16_t key_total
 
 
+# 88 bytes with an owner of up to OWNER_INLINE_BYTES; of a longer one `owner` holds the address.
 cdef struct lease_t:
     uint64_t high
     uint64_t low
@@ -84,7 +86,7 @@ cdef struct lease_t:
     uint64_t generation              # 0: ended, kept for its claims in exported slots
     uint64_t remaining_ms
     uint64_t lost_revision
-    uint8_t* owner
+    uint8_t[OWNER_INLINE_BYTES] owner
     uint32_t claim_first             # in no order
     uint32_t claim_count
     uint32_t timer                   # 0: never expires, or ended

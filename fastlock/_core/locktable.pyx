@@ -300,7 +300,7 @@ cdef void free_contents(table_t* t) noexcept nogil:
             free(extra_at(t, row.extra).value)
     collect_handles(&t.lease_index, &all)
     for i in range(all.count):
-        free(lease_at(t, all.items[i]).owner)
+        drop_lease_owner(lease_at(t, all.items[i]))
     collect_handles(&t.session_index, &all)
     for i in range(all.count):
         free(session_at(t, all.items[i]).answers)

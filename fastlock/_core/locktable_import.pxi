@@ -396,9 +396,8 @@ cdef void import_lease(table_t* t, slice_t record) noexcept nogil:
     else:
         touch_lease(t, handle)
         lease = lease_at(t, handle)
-        free(lease.owner)
-        lease.owner = copy_of(row.owner)
-        lease.owner_size = <uint16_t>row.owner.size
+        drop_lease_owner(lease)
+        set_lease_owner(lease, row.owner)
         lease.ttl_ms = row.ttl_ms
         lease.bound = row.bound
         lease.generation = t.revision

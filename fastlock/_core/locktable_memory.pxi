@@ -142,8 +142,28 @@ cdef inline slice_t row_key(const row_t* row) noexcept nogil:
 cdef inline slice_t lease_owner(const lease_t* lease) noexcept nogil:
     cdef slice_t owner
     owner.size = lease.owner_size
-    owner.data = lease.owner if lease.owner_size else NO_BYTES
+    if lease.owner_size <= OWNER_INLINE_BYTES:
+        owner.data = lease.owner
+    else:
+        memcpy(&owner.data, lease.owner, sizeof(owner.data))
     return owner
+
+
+cdef inline void set_lease_owner(lease_t* lease, slice_t owner) noexcept nogil:
+    """Sets the owner of a lease that has none."""
+    cdef uint8_t* copy
+    lease.owner_size = <uint16_t>owner.size
+    if owner.size > OWNER_INLINE_BYTES:
+        copy = copy_of(owner)
+        memcpy(lease.owner, &copy, sizeof(copy))
+    elif owner.size:
+        memcpy(lease.owner, owner.data, owner.size)
+
+
+cdef inline void drop_lease_owner(lease_t* lease) noexcept nogil:
+    if lease.owner_size > OWNER_INLINE_BYTES:
+        free(<void*>lease_owner(lease).data)
+    lease.owner_size = 0
 
 
 cdef inline bint row_is_delayed(table_t* t, const row_t* row) noexcept nogil:
@@ -487,8 +507,7 @@ cdef uint32_t add_lease(table_t* t, uint64_t high, uint64_t low, int64_t ttl_ms,
     lease.high = high
     lease.low = low
     lease.ttl_ms = ttl_ms
-    lease.owner = copy_of(owner)
-    lease.owner_size = <uint16_t>owner.size
+    set_lease_owner(lease, owner)
     lease.bound = bound
     lease.generation = generation
     arm_lease(t, handle)
@@ -503,7 +522,7 @@ cdef void remove_lease(table_t* t, uint32_t handle) noexcept nogil:
     index_remove(&t.lease_index, tag_of_lease(t, lease.high, lease.low), handle)
     if lease.timer:
         wheel_remove(&t.wheel, lease.timer)
-    free(lease.owner)
+    drop_lease_owner(lease)
     slab_give(&t.leases, handle)
 
 
