@@ -18,6 +18,7 @@ from fastlock.testing.lock_model import LockModel, Operation, State
 CONFIGURATIONS_MAX = 200_000
 
 _NEVER = 1 << 63
+_ENDS = ("end", "end_delay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def _families(operations: list[Operation]) -> list[tuple[tuple[bytes, ...], list
 
 def _search(model: LockModel, family: Sequence[Operation], configurations_max: int) -> Verdict:
     """Depth first: what must act before what may act, so that honest histories need no detours."""
-    family = _without_unseen_puts(family)
+    family = _that_matter(family)
     must = sorted((o for o in family if o.end is not None), key=lambda o: (o.call, o.end))
     may = sorted((o for o in family if o.end is None), key=lambda o: o.call)
     operations = must + may
@@ -97,10 +98,17 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
     free: list[int] = []
     by_lease: dict[int, list[int]] = {}
     for position in range(must_count, len(operations)):
-        if operations[position].kind in ("end", "end_delay"):
+        if operations[position].kind in _ENDS:
             by_lease.setdefault(operations[position].lease, []).append(position)
         else:
             free.append(position)
+
+    # Answers that can only come while a claim is there: until they did, its lease has not ended.
+    needs: dict[tuple[int, int], int] = {}
+    for position, operation in enumerate(must):
+        if _needs_claim(operation):
+            claim = (operation.lease, operation.request)
+            needs[claim] = needs.get(claim, 0) | 1 << position
 
     def candidates_of(state: State, first: int, done: int) -> list[int]:
         """What may act next: all that was called before the earliest answer missing. Last is tried first."""
@@ -109,7 +117,8 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
         found = [p for p in found if operations[p].revision <= lowest]
         optional = list(free)
         for lease in model.involved(state):
-            optional.extend(by_lease.get(lease, ()))
+            if not any(needs[claim] & ~done for claim in model.claims(state, lease) if claim in needs):
+                optional.extend(by_lease.get(lease, ()))
         return [p for p in optional if operations[p].call <= earliest_end and not done >> p & 1] + found
 
     all_must = (1 << must_count) - 1
@@ -137,7 +146,8 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
                     continue
                 # What changes nothing can act as soon as it fits: every other order allows that too.
                 candidates = []
-            acted = done | 1 << position
+            # The unseen end of a lease is not used up: its effect says whether it can come again.
+            acted = done if operation.kind in _ENDS and position >= must_count else done | 1 << position
             if (acted, following) in visited:
                 continue
             visited.add((acted, following))
@@ -159,10 +169,26 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
             done, state, first, candidates = trail.pop()
 
 
-def _without_unseen_puts(family: Sequence[Operation]) -> list[Operation]:
-    """An unanswered put whose value nobody ever read explains nothing; values are unique in a history."""
+def _that_matter(family: Sequence[Operation]) -> list[Operation]:
+    """Without what can explain nothing: unanswered reads, and unanswered puts of a value nobody ever read.
+
+    Values are unique in a history.
+    """
     seen = {operation.value for operation in family if operation.kind == "get"}
-    return [o for o in family if o.end is not None or o.kind != "put" or o.value in seen]
+    unseen = ("get", "granted")
+    return [
+        o
+        for o in family
+        if o.end is not None or (o.kind not in unseen and (o.kind != "put" or o.value in seen))
+    ]
+
+
+def _needs_claim(operation: Operation) -> bool:
+    if operation.kind == "granted":
+        return True
+    if operation.kind in ("release", "put", "delete"):
+        return operation.code == "ok" and operation.token > 0
+    return operation.kind == "cancel" and operation.revision > 0
 
 
 def _required(

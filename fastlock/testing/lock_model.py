@@ -138,6 +138,12 @@ class LockModel:
                 leases[row.delay] = None
         return list(leases)
 
+    def claims(self, state: State, lease: int) -> list[tuple[int, int]]:
+        """(lease, request) of everything a lease holds or waits for."""
+        found = [(h.claim.lease, h.claim.request) for row in state.rows for h in row.holders]
+        found += [(claim.lease, claim.request) for row in state.rows for claim in row.queue]
+        return [claim for claim in found if claim[0] == lease]
+
     def step(self, state: State, operation: Operation) -> State | None:
         """The state after `operation`, or None if it cannot have answered that way here."""
         revision = operation.revision
