@@ -72,42 +72,7 @@ cdef class Raft:
     cdef Message message_to(self, uint64_t target, uint16_t kind)
     cdef Message reply_to(self, Message message, uint16_t kind)
 
-    cdef int become_follower(self, uint64_t term, uint64_t leader) except -1
-    cdef int become_pre_candidate(self) except -1
-    cdef int become_candidate(self, bint force) except -1
-    cdef int become_leader(self) except -1
-    cdef int count_own_vote(self) except -1
-    cdef int ask_for_votes(self, uint16_t kind, uint64_t term, bint force) except -1
-
-    cdef bint take_higher_term(self, Message message) except -1
-    cdef int answer_lower_term(self, Message message) except -1
     cdef int dispatch(self, Message message) except -1
-    cdef int hear_leader(self, Message message) except -1
-    cdef int on_pre_vote(self, Message message) except -1
-    cdef int on_vote(self, Message message) except -1
-    cdef int on_vote_reply(self, Message message, bint pre) except -1
-    cdef int on_append(self, Message message) except -1
-    cdef int on_heartbeat(self, Message message) except -1
-    cdef int on_snapshot_chunk(self, Message message) except -1
-    cdef int on_timeout_now(self, Message message) except -1
-    cdef int on_read_request(self, Message message) except -1
-    cdef int on_read_reply(self, Message message) except -1
-    cdef int on_peer_reply(self, Message message) except -1
-    cdef int acknowledge(self, uint64_t index) except -1
-    cdef int reject_append(self, Message message) except -1
-    cdef uint64_t match_entries(self, Message message) except? 0
-    cdef int truncate(self, uint64_t from_index) except -1
-    cdef int log_entry(self, Entry entry) except -1
-    cdef int commit_to(self, uint64_t index) except -1
 
-    cdef int refuse_proposal(self) except -1
-    cdef int lead_entry(self, uint16_t kind, bytes data) except -1
-    cdef int maybe_commit(self) except -1
-    cdef int after_commit(self) except -1
-    cdef int leave_after_removal(self) except -1
-    cdef int try_transfer(self) except -1
-    cdef int flush_reads(self) except -1
-    cdef int confirm_reads(self) except -1
-    cdef int tick_leader(self) except -1
     cdef uint64_t apply_limit(self) noexcept
     cdef Progress peer(self, uint64_t node)

@@ -7,7 +7,13 @@ from fastlock._core cimport layout
 from fastlock._core.commands cimport BATCH_BYTES_MAX
 from fastlock._core.raft_entry cimport encode_membership, encode_noop, entry_of_frame
 from fastlock._core.raft_log cimport RaftLog
-from fastlock._core.raft_membership cimport Configuration, Configurations, in_order, promoted_learner, why_invalid_change
+from fastlock._core.raft_membership cimport (
+    Configuration,
+    Configurations,
+    in_order,
+    promoted_learner,
+    why_invalid_change,
+)
 from fastlock._core.raft_message cimport Entry, Message, new_entry, new_message
 from fastlock._core.raft_outbox cimport Outbox
 from fastlock._core.raft_progress cimport SNAPSHOT, Progress
@@ -176,29 +182,15 @@ cdef class Raft:
     def tick(self, uint64_t now_ms):
         self.advance(now_ms)
         if self.role == ROLE_LEADER:
-            self.tick_leader()
+            tick_leader(self)
             return
         self.reads.lose_overdue(self.now_ms)
         if self.now_ms >= self.election_due_ms:
             self.rearm_election()
             if self.may_campaign():
-                self.become_pre_candidate()
+                become_pre_candidate(self)
             elif self.role == ROLE_FOLLOWER and not self.is_sticky():
                 self.leader = 0
-
-    cdef int tick_leader(self) except -1:
-        cdef Replication replication = self.replication
-        if lost_its_majority(self):
-            return self.become_follower(self.outbox.term, 0)
-        if self.transfer_target and self.now_ms >= self.transfer_due_ms:
-            self.transfer_target = 0
-        if self.now_ms >= self.heartbeat_due_ms:
-            self.heartbeat_due_ms = self.now_ms + self.settings.heartbeat_ms
-            replication.broadcast_heartbeat(self.reads.last_id)
-        if self.now_ms >= self.notice_due_ms:
-            self.notice_due_ms = UINT64_MAX
-            replication.broadcast_commit()
-        return replication.want_overdue_chunks(self.now_ms)
 
     # Who may do what
 
@@ -234,91 +226,11 @@ cdef class Raft:
     cdef Progress peer(self, uint64_t node):
         return self.replication.peer(node) if self.role == ROLE_LEADER else None
 
-    # Roles
-
-    cdef int become_follower(self, uint64_t term, uint64_t leader) except -1:
-        if term > self.outbox.term:
-            self.outbox.term = term
-            self.outbox.vote = 0
-        self.reads.lose_all()
-        self.role = ROLE_FOLLOWER
-        self.leader = leader
-        self.replication = None
-        self.transfer_target = 0
-        self.notice_due_ms = UINT64_MAX
-        self.rearm_election()
-        return 0
-
-    cdef int become_pre_candidate(self) except -1:
-        """Asks whether a campaign would succeed before it disturbs anyone with a new term."""
-        self.reads.lose_all()
-        self.role = ROLE_PRE_CANDIDATE
-        self.leader = 0
-        self.votes.clear()
-        self.votes.record(self.node, True)
-        self.ask_for_votes(layout.RAFT_KIND_PRE_VOTE, self.outbox.term + 1, False)
-        if self.votes.outcome(self.configurations.current) == WON:
-            return self.become_candidate(False)
-        return 0
-
-    cdef int become_candidate(self, bint force) except -1:
-        self.reads.lose_all()
-        self.role = ROLE_CANDIDATE
-        self.leader = 0
-        self.outbox.term += 1
-        self.outbox.vote = self.node
-        self.votes.clear()
-        self.rearm_election()
-        return self.ask_for_votes(layout.RAFT_KIND_VOTE, self.outbox.term, force)
-
-    cdef int ask_for_votes(self, uint16_t kind, uint64_t term, bint force) except -1:
-        cdef Configuration configuration = self.configurations.current
-        cdef Message message
-        cdef int position
-        for position in range(configuration.voter_count):
-            if configuration.voters[position] == self.node:
-                continue
-            message = self.message_to(configuration.voters[position], kind)
-            message.term = term
-            message.index = self.log.last_index
-            message.log_term = self.log.last_term
-            message.force = force
-            if kind == layout.RAFT_KIND_PRE_VOTE:
-                self.outbox.send(message)
-            else:
-                # A vote for this log and this term may be used only by a member that cannot forget either.
-                self.outbox.send_after_write(message)
-        return 0
-
-    cdef int count_own_vote(self) except -1:
-        """A candidate's own vote counts once it is as durable as everyone else's."""
-        if self.role != ROLE_CANDIDATE:
-            return 0
-        if self.outbox.durable_term == self.outbox.term and self.outbox.durable_vote == self.node:
-            self.votes.record(self.node, True)
-            if self.votes.outcome(self.configurations.current) == WON:
-                self.become_leader()
-        return 0
-
-    cdef int become_leader(self) except -1:
-        assert self.role == ROLE_CANDIDATE and self.outbox.durable_term == self.outbox.term
-        self.role = ROLE_LEADER
-        self.leader = self.node
-        self.replication = Replication(
-            self.log, self.outbox, self.settings, self.group, self.node, self.outbox.term, self.commit_index,
-            self.configurations.current, self.now_ms,
-        )
-        self.heartbeat_due_ms = self.now_ms + self.settings.heartbeat_ms
-        self.term_start_index = self.log.last_index + 1
-        return self.lead_entry(
-            layout.ENTRY_KIND_NOOP, encode_noop(self.group, self.outbox.term, self.log.last_index + 1)
-        )
-
     def campaign(self):
         if self.role == ROLE_LEADER or not self.may_campaign():
             raise Refused("invalid-target", "only a voter that does not lead can campaign")
         self.rearm_election()
-        self.become_pre_candidate()
+        become_pre_candidate(self)
 
     # Messages in
 
@@ -339,223 +251,44 @@ cdef class Raft:
             # and every answer is a promise.
             return
         if message.term > self.outbox.term:
-            if not self.take_higher_term(message):
+            if not take_higher_term(self, message):
                 return
         elif message.term < self.outbox.term:
-            self.answer_lower_term(message)
+            answer_lower_term(self, message)
             return
         self.dispatch(message)
-
-    cdef bint take_higher_term(self, Message message) except -1:
-        """Follows a higher term where that is due. False: the message is dropped."""
-        cdef uint16_t kind = message.kind
-        if kind == layout.RAFT_KIND_PRE_VOTE:
-            return True
-        if kind == layout.RAFT_KIND_PRE_VOTE_REPLY and not message.reject:
-            return True
-        if kind == layout.RAFT_KIND_VOTE and not message.force and self.is_sticky():
-            return False
-        self.become_follower(message.term, message.source if comes_from_leader(kind) else 0)
-        return True
-
-    cdef int answer_lower_term(self, Message message) except -1:
-        """Lets the sender know the higher term, where it could not find out otherwise.
-
-        A leader of a lower term that is ignored here would never know, and this member's own campaigns are ignored by
-        those who follow that leader: both would wait for ever.
-        """
-        cdef Message reply
-        if comes_from_leader(message.kind):
-            reply = self.reply_to(message, layout.RAFT_KIND_APPEND_REPLY)
-        elif message.kind == layout.RAFT_KIND_PRE_VOTE:
-            reply = self.reply_to(message, layout.RAFT_KIND_PRE_VOTE_REPLY)
-        elif message.kind == layout.RAFT_KIND_VOTE:
-            reply = self.reply_to(message, layout.RAFT_KIND_VOTE_REPLY)
-        elif message.kind == layout.RAFT_KIND_READ_INDEX:
-            reply = self.reply_to(message, layout.RAFT_KIND_READ_INDEX_REPLY)
-        else:
-            return 0
-        reply.reject = True
-        return self.outbox.send(reply)
 
     cdef int dispatch(self, Message message) except -1:
         cdef uint16_t kind = message.kind
         if kind == layout.RAFT_KIND_APPEND:
-            return self.on_append(message)
+            return on_append(self, message)
         if kind == layout.RAFT_KIND_HEARTBEAT:
-            return self.on_heartbeat(message)
+            return on_heartbeat(self, message)
         if (
             kind == layout.RAFT_KIND_APPEND_REPLY
             or kind == layout.RAFT_KIND_HEARTBEAT_REPLY
             or kind == layout.RAFT_KIND_SNAPSHOT_REPLY
         ):
-            return self.on_peer_reply(message)
+            return on_peer_reply(self, message)
         if kind == layout.RAFT_KIND_READ_INDEX:
-            return self.on_read_request(message)
+            return on_read_request(self, message)
         if kind == layout.RAFT_KIND_READ_INDEX_REPLY:
-            return self.on_read_reply(message)
+            return on_read_reply(self, message)
         if kind == layout.RAFT_KIND_PRE_VOTE:
-            return self.on_pre_vote(message)
+            return on_pre_vote(self, message)
         if kind == layout.RAFT_KIND_VOTE:
-            return self.on_vote(message)
+            return on_vote(self, message)
         if kind == layout.RAFT_KIND_PRE_VOTE_REPLY:
-            return self.on_vote_reply(message, True)
+            return on_vote_reply(self, message, True)
         if kind == layout.RAFT_KIND_VOTE_REPLY:
-            return self.on_vote_reply(message, False)
+            return on_vote_reply(self, message, False)
         if kind == layout.RAFT_KIND_TIMEOUT_NOW:
-            return self.on_timeout_now(message)
+            return on_timeout_now(self, message)
         if kind == layout.RAFT_KIND_SNAPSHOT_CHUNK:
-            return self.on_snapshot_chunk(message)
-        return 0
-
-    # Elections
-
-    cdef int on_pre_vote(self, Message message) except -1:
-        cdef Message reply
-        if self.is_sticky():
-            return 0
-        reply = self.reply_to(message, layout.RAFT_KIND_PRE_VOTE_REPLY)
-        if (message.term > self.outbox.term or may_vote_for(self, message.source)) and self.is_up_to_date(
-            message.index, message.log_term
-        ):
-            # Granted in the term that the asker would campaign in; this member's own does not change.
-            reply.term = message.term
-        else:
-            reply.reject = True
-        return self.outbox.send(reply)
-
-    cdef int on_vote(self, Message message) except -1:
-        cdef Message reply = self.reply_to(message, layout.RAFT_KIND_VOTE_REPLY)
-        if may_vote_for(self, message.source) and self.is_up_to_date(message.index, message.log_term):
-            self.outbox.vote = message.source
-            self.rearm_election()
-            return send_granted_vote(self.outbox, reply)
-        reply.reject = True
-        return self.outbox.send(reply)
-
-    cdef int on_vote_reply(self, Message message, bint pre) except -1:
-        cdef int outcome
-        if self.role != (ROLE_PRE_CANDIDATE if pre else ROLE_CANDIDATE):
-            return 0
-        if not message.reject and message.term != self.outbox.term + (1 if pre else 0):
-            return 0
-        self.votes.record(message.source, not message.reject)
-        outcome = self.votes.outcome(self.configurations.current)
-        if outcome == WON:
-            return self.become_candidate(False) if pre else self.become_leader()
-        if outcome == LOST:
-            return self.become_follower(self.outbox.term, 0)
-        return 0
-
-    cdef int on_timeout_now(self, Message message) except -1:
-        if self.role == ROLE_FOLLOWER and message.source == self.leader and self.may_campaign():
-            return self.become_candidate(True)
-        return 0
-
-    # Following
-
-    cdef int hear_leader(self, Message message) except -1:
-        if self.role != ROLE_FOLLOWER or self.leader != message.source:
-            # The winner of this very term.
-            self.become_follower(self.outbox.term, message.source)
-        self.leader_contact_ms = self.now_ms
-        self.rearm_election()
-        return 0
-
-    cdef int on_append(self, Message message) except -1:
-        cdef uint64_t matched
-        if self.role == ROLE_LEADER:
-            return 0
-        self.hear_leader(message)
-        if self.receiver.installing:
-            return 0
-        if message.index < self.commit_index:
-            # What is committed matches, whatever this message says about what is before it.
-            return self.acknowledge(self.commit_index)
-        if message.index > self.log.last_index or self.log.term_at(message.index) != message.log_term:
-            return self.reject_append(message)
-        matched = self.match_entries(message)
-        self.commit_to(min(message.commit, matched))
-        return self.acknowledge(matched)
-
-    cdef int reject_append(self, Message message) except -1:
-        """Says where the logs may still agree: the last index here whose term is not above the leader's."""
-        cdef Message reply = self.message_to(message.source, layout.RAFT_KIND_APPEND_REPLY)
-        reply.reject = True
-        reply.index = message.index
-        reply.hint_index = self.log.conflict_by_term(min(message.index, self.log.last_index), message.log_term)
-        reply.hint_term = self.log.term_at(reply.hint_index)
-        return self.outbox.send(reply)
-
-    cdef uint64_t match_entries(self, Message message) except? 0:
-        """Takes over what is missing and drops only what contradicts; returns the last index known to match.
-
-        A message that is older than what is here must not shorten the log: entries of a newer message may
-        have been acknowledged already.
-        """
-        cdef uint64_t matched = message.index
-        cdef uint64_t term = message.log_term
-        cdef Entry entry
-        for entry in message.entries:
-            if entry.index != matched + 1 or entry.term < term or entry.term > message.term:
-                break
-            if entry.index <= self.log.last_index and self.log.term_at(entry.index) != entry.term:
-                self.truncate(entry.index)
-            if entry.index > self.log.last_index:
-                try:
-                    self.log_entry(entry)
-                except ValueError:
-                    # A configuration that cannot be read: nothing from here on is ours.
-                    break
-            matched = entry.index
-            term = entry.term
-        return matched
-
-    cdef int truncate(self, uint64_t from_index) except -1:
-        assert from_index > self.commit_index, "a committed entry is never replaced"
-        self.log.truncate(from_index)
-        return self.configurations.truncate(from_index)
-
-    cdef int log_entry(self, Entry entry) except -1:
-        if entry.kind == layout.ENTRY_KIND_MEMBERSHIP:
-            self.configurations.append(entry)
-        return self.log.append(entry)
-
-    cdef int acknowledge(self, uint64_t index) except -1:
-        cdef Message reply = self.message_to(self.leader, layout.RAFT_KIND_APPEND_REPLY)
-        reply.index = index
-        return self.outbox.acknowledge_entries(reply)
-
-    cdef int on_heartbeat(self, Message message) except -1:
-        if self.role == ROLE_LEADER:
-            return 0
-        self.hear_leader(message)
-        if not self.receiver.installing:
-            self.commit_to(min(message.commit, self.log.last_index))
-        return self.outbox.acknowledge_term(self.reply_to(message, layout.RAFT_KIND_HEARTBEAT_REPLY))
-
-    cdef int commit_to(self, uint64_t index) except -1:
-        if index > self.commit_index:
-            self.commit_index = index
+            return on_snapshot_chunk(self, message)
         return 0
 
     # Receiving a snapshot
-
-    cdef int on_snapshot_chunk(self, Message message) except -1:
-        cdef Message reply
-        if self.role == ROLE_LEADER:
-            return 0
-        self.hear_leader(message)
-        if message.index <= self.commit_index:
-            return self.acknowledge(self.commit_index)
-        if not self.receiver.accept(message):
-            reply = self.reply_to(message, layout.RAFT_KIND_SNAPSHOT_REPLY)
-            if message.context == self.receiver.snapshot_id:
-                reply.hint_index = self.receiver.offset
-            else:
-                reply.reject = True
-            self.outbox.send(reply)
-        return 0
 
     def chunk_stored(self, uint64_t snapshot_id, uint64_t next_offset):
         cdef Message reply
@@ -581,21 +314,13 @@ cdef class Raft:
         self.commit_index = self.handed_index = index
         receiver.forget()
         if self.leader != 0 and self.leader != self.node:
-            self.acknowledge(index)
+            acknowledge(self, index)
 
     def snapshot_refused(self, uint64_t snapshot_id):
         if self.receiver.snapshot_id == snapshot_id:
             self.receiver.forget()
 
     # Leading
-
-    cdef int lead_entry(self, uint16_t kind, bytes data) except -1:
-        """Appends an entry of this leader's term and sends it, while its own disk works on it."""
-        cdef Entry entry = new_entry(self.outbox.term, self.log.last_index + 1, kind, data)
-        self.log_entry(entry)
-        if kind == layout.ENTRY_KIND_MEMBERSHIP:
-            self.replication.configure(self.configurations.current, entry.index, self.now_ms)
-        return self.replication.broadcast_append()
 
     def can_propose(self, uint64_t batch_bytes=0):
         cdef uint64_t in_flight
@@ -608,7 +333,7 @@ cdef class Raft:
 
     def propose(self, bytes data not None):
         cdef Entry entry
-        self.refuse_proposal()
+        refuse_proposal(self)
         if len(data) > BATCH_BYTES_MAX:
             raise Refused("too-large", f"{len(data)} bytes, at most {BATCH_BYTES_MAX}")
         entry = entry_of_frame(data)
@@ -618,23 +343,14 @@ cdef class Raft:
             or entry.kind != layout.ENTRY_KIND_BATCH
         ):
             raise Refused("wrong-position", "seal a batch with the term and next_index of this moment")
-        self.lead_entry(layout.ENTRY_KIND_BATCH, data)
+        lead_entry(self, layout.ENTRY_KIND_BATCH, data)
         return self.log.last_index
-
-    cdef int refuse_proposal(self) except -1:
-        if self.role != ROLE_LEADER:
-            raise Refused("not-leader")
-        if self.transfer_target:
-            raise Refused("transferring")
-        if self.log.last_index - self.commit_index >= UNCOMMITTED_ENTRIES_MAX:
-            raise Refused("window-full")
-        return 0
 
     def propose_membership(self, members):
         cdef tuple changed
         cdef str reason
         cdef uint64_t promoted
-        self.refuse_proposal()
+        refuse_proposal(self)
         if not may_change_members(self):
             raise Refused("too-early", "the leader has not committed in its own term")
         if change_in_flight(self):
@@ -646,52 +362,13 @@ cdef class Raft:
         promoted = promoted_learner(self.configurations.current.members, changed)
         if promoted and not self.replication.has_caught_up(promoted):
             raise Refused("not-caught-up", f"learner {promoted} still lacks much of the log")
-        self.lead_entry(
+        lead_entry(
+            self,
             layout.ENTRY_KIND_MEMBERSHIP,
             encode_membership(self.group, self.outbox.term, self.log.last_index + 1, changed),
         )
-        self.maybe_commit()
+        maybe_commit(self)
         return self.log.last_index
-
-    cdef int on_peer_reply(self, Message message) except -1:
-        cdef Progress peer = self.peer(message.source)
-        if peer is None:
-            return 0
-        peer.contact_ms = self.now_ms
-        if message.kind == layout.RAFT_KIND_HEARTBEAT_REPLY:
-            self.replication.heartbeat_reply(peer, message)
-            if self.transfer_target == message.source:
-                self.try_transfer()
-            return self.confirm_reads()
-        if message.kind == layout.RAFT_KIND_SNAPSHOT_REPLY:
-            return self.replication.snapshot_reply(peer, message, self.now_ms)
-        if self.replication.append_reply(peer, message):
-            self.maybe_commit()
-        if self.transfer_target == message.source:
-            self.try_transfer()
-        return 0
-
-    cdef int maybe_commit(self) except -1:
-        cdef uint64_t index = self.replication.quorum_match()
-        if index <= self.commit_index or not may_commit_by_counting(self, index):
-            return 0
-        self.commit_index = self.replication.commit = index
-        return self.after_commit()
-
-    cdef int after_commit(self) except -1:
-        if not self.configurations.current.is_voter(self.node) and not change_in_flight(self):
-            return self.leave_after_removal()
-        if self.notice_due_ms == UINT64_MAX:
-            self.notice_due_ms = self.now_ms + self.settings.commit_notice_ms
-        return 0
-
-    cdef int leave_after_removal(self) except -1:
-        """Its own removal is committed: it tells the others, names a successor, and stops leading."""
-        cdef Progress successor = self.replication.most_advanced()
-        self.replication.broadcast_commit()
-        if successor is not None:
-            self.outbox.send(self.message_to(successor.node, layout.RAFT_KIND_TIMEOUT_NOW))
-        return self.become_follower(self.outbox.term, 0)
 
     def transfer(self, uint64_t target):
         if self.role != ROLE_LEADER:
@@ -700,16 +377,7 @@ cdef class Raft:
             raise Refused("invalid-target", f"node {target} is not another voter of this group")
         self.transfer_target = target
         self.transfer_due_ms = self.now_ms + self.settings.election_ms_max
-        self.try_transfer()
-
-    cdef int try_transfer(self) except -1:
-        cdef Progress peer
-        if self.role != ROLE_LEADER:
-            return 0
-        peer = self.peer(self.transfer_target)
-        if peer is not None and peer.match == self.log.last_index:
-            self.outbox.send(self.message_to(peer.node, layout.RAFT_KIND_TIMEOUT_NOW))
-        return 0
+        try_transfer(self)
 
     def report_unreachable(self, uint64_t node):
         cdef Progress peer = self.peer(node)
@@ -723,46 +391,6 @@ cdef class Raft:
             raise Refused("muted")
         if not self.reads.add(context):
             raise Refused("too-many-reads")
-
-    cdef int on_read_request(self, Message message) except -1:
-        cdef Message reply
-        if self.role == ROLE_LEADER and self.reads.add_request(message.source, message.context):
-            return 0
-        reply = self.reply_to(message, layout.RAFT_KIND_READ_INDEX_REPLY)
-        reply.reject = True
-        return self.outbox.send(reply)
-
-    cdef int on_read_reply(self, Message message) except -1:
-        if self.role == ROLE_FOLLOWER and message.source == self.leader:
-            return self.reads.answered(message.context, message.index, message.reject)
-        return 0
-
-    cdef int flush_reads(self) except -1:
-        """Everything asked since the last flush goes out as one batch."""
-        cdef Message message
-        if not self.reads.has_fresh():
-            return 0
-        if self.role == ROLE_LEADER:
-            if not may_serve_reads(self):
-                return 0
-            self.replication.broadcast_heartbeat(self.reads.number(self.commit_index))
-            self.heartbeat_due_ms = self.now_ms + self.settings.heartbeat_ms
-            return self.confirm_reads()
-        if self.leader == 0:
-            return self.reads.lose_all()
-        message = self.message_to(self.leader, layout.RAFT_KIND_READ_INDEX)
-        message.context = self.reads.ask(self.now_ms + self.settings.election_ms_max)
-        return self.outbox.send(message)
-
-    cdef int confirm_reads(self) except -1:
-        cdef ReadBatch batch
-        cdef Message reply
-        for batch in self.reads.take_confirmed(self.replication.quorum_read()):
-            reply = self.message_to(batch.source, layout.RAFT_KIND_READ_INDEX_REPLY)
-            reply.context = batch.context
-            reply.index = batch.index
-            self.outbox.send(reply)
-        return 0
 
     # What the caller does and tells
 
@@ -800,7 +428,7 @@ cdef class Raft:
         if replication is not None and self.notice_due_ms <= self.now_ms:
             self.notice_due_ms = UINT64_MAX
             replication.broadcast_commit()
-        self.flush_reads()
+        flush_reads(self)
         ready.messages = self.outbox.take_messages()
         ready.write = self.outbox.take_write()
         if self.handed_index < limit:
@@ -837,9 +465,9 @@ cdef class Raft:
     def persisted(self, uint64_t write_seq):
         cdef list released = self.outbox.persisted(write_seq)
         if self.role == ROLE_LEADER:
-            self.maybe_commit()
+            maybe_commit(self)
         else:
-            self.count_own_vote()
+            count_own_vote(self)
         return released
 
     def compact(self, uint64_t index):
@@ -934,44 +562,7 @@ cdef class Raft:
             assert self.role == ROLE_FOLLOWER and not self.outbox.messages and not self.outbox.waiting
 
 
-# The decisions that safety rests on, each by its name.
-
-cdef inline bint comes_from_leader(uint16_t kind) noexcept:
-    return (
-        kind == layout.RAFT_KIND_APPEND
-        or kind == layout.RAFT_KIND_HEARTBEAT
-        or kind == layout.RAFT_KIND_SNAPSHOT_CHUNK
-        or kind == layout.RAFT_KIND_TIMEOUT_NOW
-    )
-
-
-cdef inline bint may_vote_for(Raft raft, uint64_t candidate) noexcept:
-    """One vote a term, and none once the term has its leader."""
-    return raft.outbox.vote == candidate or (raft.outbox.vote == 0 and raft.leader == 0)
-
-
-cdef inline int send_granted_vote(Outbox outbox, Message reply) except -1:
-    return outbox.send_after_write(reply)
-
-
-cdef inline bint may_commit_by_counting(Raft raft, uint64_t index) noexcept:
-    """Only an entry of the leader's own term: an older one may be on a majority and still be replaced."""
-    return raft.log.term_at(index) == raft.outbox.term
-
-
-cdef inline bint may_serve_reads(Raft raft) noexcept:
-    """Before its first commit a leader does not know how far its predecessors committed."""
-    return raft.committed_in_term()
-
-
-cdef inline bint may_change_members(Raft raft) noexcept:
-    """Before its first commit a leader may still have a rival whose change it does not know."""
-    return raft.committed_in_term()
-
-
-cdef inline bint change_in_flight(Raft raft) noexcept:
-    return raft.configurations.current.index > raft.commit_index
-
-
-cdef inline bint lost_its_majority(Raft raft) noexcept:
-    return raft.now_ms > raft.replication.quorum_contact_ms(raft.now_ms) + raft.settings.election_ms_max
+include "raft_elections.pxi"
+include "raft_following.pxi"
+include "raft_leading.pxi"
+include "raft_decisions.pxi"

@@ -51,7 +51,13 @@ cdef class Entry:
 
 @cython.final
 cdef class Member:
-    def __init__(self, uint64_t node, uint16_t role=layout.MEMBER_ROLE_VOTER, uint64_t incarnation=1, str address not None=""):
+    def __init__(
+        self,
+        uint64_t node,
+        uint16_t role=layout.MEMBER_ROLE_VOTER,
+        uint64_t incarnation=1,
+        str address not None="",
+    ):
         if node == 0 or role >= layout.MEMBER_ROLE_TOTAL:
             raise ValueError(f"a member needs a node id above 0 and a known role, not {node} and {role}")
         self.node = node

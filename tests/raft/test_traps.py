@@ -217,10 +217,22 @@ def test_a_request_for_votes_leaves_only_with_a_durable_term_and_log() -> None:
 def test_an_own_vote_counts_only_when_durable() -> None:
     member = Lone()
     member.become_candidate()
+    assert only(member.sync(), VOTE)
     member.receive(VOTE_REPLY, 2)
-    assert member.raft.role == CANDIDATE
-    member.sync()
     assert member.raft.role == LEADER
+    lone = Lone(members=voters(1))
+    lone.tick(400)
+    assert lone.raft.role == CANDIDATE
+    lone.sync()
+    assert lone.raft.role == LEADER
+
+
+def test_answers_to_a_question_that_was_not_asked_yet_elect_nobody() -> None:
+    member = Lone()
+    member.become_candidate()
+    member.receive(VOTE_REPLY, 2)
+    member.receive(VOTE_REPLY, 3)
+    assert member.raft.role == CANDIDATE
 
 
 def test_a_timeout_now_of_the_past_is_ignored() -> None:
