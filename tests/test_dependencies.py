@@ -19,7 +19,7 @@ ROOMS: dict[str, str] = {
     "config": "config",
     "schema": "schema.*",
     "core": "_core",  # the package's own __init__, which is empty
-    "structs": "_core.types _core.layout _core.buffer _core.hashing _core.slots",
+    "structs": "_core.prefetch _core.types _core.layout _core.buffer _core.hashing _core.slots",
     "codec": (
         "_core.wire _core.framing _core.commands _core.rows* _core.client_messages _core.peer_messages "
         "_core.codec* _core.resp*"

@@ -9,10 +9,8 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
+from fastlock._core.prefetch cimport prefetch_to_write
 from fastlock._core.types cimport slice_t
-
-cdef extern from *:
-    void __builtin_prefetch(const void* address, int is_write) nogil
 
 
 cdef enum:
@@ -180,7 +178,7 @@ cdef inline void history_append(history_t* history, const event_t* event) noexce
         history.until_sample = HISTORY_SAMPLE_RECORDS
     history.until_sample -= 1
     history.end += record_bytes
-    __builtin_prefetch(history.ring + ((history.end + HISTORY_PREFETCH_BYTES) & history.mask), 1)
+    prefetch_to_write(history.ring + ((history.end + HISTORY_PREFETCH_BYTES) & history.mask))
     history.count += 1
     history.last_revision = event.revision
 

@@ -12,6 +12,8 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
+from fastlock._core.prefetch cimport prefetch
+
 cdef extern from "sys/mman.h" nogil:
     int PROT_READ
     int PROT_WRITE
@@ -20,9 +22,6 @@ cdef extern from "sys/mman.h" nogil:
     void* MAP_FAILED
     void* mmap(void* address, size_t size, int protection, int flags, int file, long offset)
     int munmap(void* address, size_t size)
-
-cdef extern from *:
-    void __builtin_prefetch(const void* address) nogil
 
 
 cdef enum:
@@ -205,7 +204,7 @@ cdef inline const cells_t* index_cells(const index_t* index, uint32_t tag) noexc
 
 cdef inline void index_prefetch(const index_t* index, uint32_t tag) noexcept nogil:
     cdef const cells_t* array = index_cells(index, tag)
-    __builtin_prefetch(&array.cells[tag >> array.shift])
+    prefetch(&array.cells[tag >> array.shift])
 
 
 cdef inline uint32_t index_find_next(probe_t* probe) noexcept nogil:

@@ -54,6 +54,7 @@ from fastlock._core.index cimport (
     probe_t,
 )
 from fastlock._core.layout cimport *
+from fastlock._core.prefetch cimport prefetch
 from fastlock._core.rows cimport (
     answer_row_at,
     answer_row_t,
@@ -119,7 +120,6 @@ cdef extern from *:
     #endif
     """
     const int FASTLOCK_DEBUG
-    void __builtin_prefetch(const void* address) nogil
 
 
 cdef enum:
@@ -400,7 +400,7 @@ cdef void prefetch_commands(table_t* t, const command_t* commands, uint32_t coun
             prefetch_item(row_at(t, rows[i]), sizeof(row_t))
         elif commands[i].kind == COMMAND_ACQUIRE:
             hints[i].slot = key_slot(commands[i].key)
-            __builtin_prefetch(&t.slot_rows[hints[i].slot])
+            prefetch(&t.slot_rows[hints[i].slot])
         leases[i] = index_find_first(&t.lease_index, leases[i], &probe)
         if leases[i]:
             prefetch_item(lease_at(t, leases[i]), sizeof(lease_t))
@@ -408,7 +408,7 @@ cdef void prefetch_commands(table_t* t, const command_t* commands, uint32_t coun
         if rows[i]:
             prefetch_around_row(t, row_at(t, rows[i]))
         elif hints[i].slot < SLOTS_TOTAL and t.slot_rows[hints[i].slot]:
-            __builtin_prefetch(&row_at(t, t.slot_rows[hints[i].slot]).slot_previous)
+            prefetch(&row_at(t, t.slot_rows[hints[i].slot]).slot_previous)
         if leases[i]:
             prefetch_around_lease(t, lease_at(t, leases[i]))
     for i in range(count):
@@ -421,16 +421,16 @@ cdef inline void prefetch_around_row(table_t* t, const row_t* row) noexcept nogi
     if row.holder_first:
         prefetch_item(claim_at(t, row.holder_first), sizeof(claim_t))
     if row.slot_next:
-        __builtin_prefetch(&row_at(t, row.slot_next).slot_previous)
+        prefetch(&row_at(t, row.slot_next).slot_previous)
     if row.slot_previous:
-        __builtin_prefetch(&row_at(t, row.slot_previous).slot_next)
-    __builtin_prefetch(&dirty_list(&t.dirty, t.dirty.now, DIRTY_ROWS).items[row.dirty_position])
+        prefetch(&row_at(t, row.slot_previous).slot_next)
+    prefetch(&dirty_list(&t.dirty, t.dirty.now, DIRTY_ROWS).items[row.dirty_position])
 
 
 cdef inline void prefetch_around_lease(table_t* t, const lease_t* lease) noexcept nogil:
     if lease.timer:
         prefetch_item(wheel_node(&t.wheel, lease.timer), sizeof(wheel_node_t))
-    __builtin_prefetch(&dirty_list(&t.dirty, t.dirty.now, DIRTY_LEASES).items[lease.dirty_position])
+    prefetch(&dirty_list(&t.dirty, t.dirty.now, DIRTY_LEASES).items[lease.dirty_position])
 
 
 cdef inline void prefetch_around_timer(table_t* t, const wheel_node_t* node) noexcept nogil:

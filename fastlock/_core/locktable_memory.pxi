@@ -68,8 +68,8 @@ cdef void orders_sort(orders_t* list) noexcept nogil:
 
 cdef inline void prefetch_item(const void* item, size_t size) noexcept nogil:
     """Asks for an item that may straddle two cache lines."""
-    __builtin_prefetch(item)
-    __builtin_prefetch(<const uint8_t*>item + size - 1)
+    prefetch(item)
+    prefetch(<const uint8_t*>item + size - 1)
 
 
 cdef inline uint32_t take_item(slab_t* slab, size_t size) noexcept nogil:

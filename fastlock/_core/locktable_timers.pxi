@@ -24,7 +24,7 @@ cdef inline uint32_t add_timer(table_t* t, uint16_t kind, uint32_t owner, uint64
     if timer == 0:
         out_of_memory()
     if t.wheel.nodes.free_first:
-        __builtin_prefetch(wheel_node(&t.wheel, t.wheel.nodes.free_first))
+        prefetch(wheel_node(&t.wheel, t.wheel.nodes.free_first))
     return timer
 
 

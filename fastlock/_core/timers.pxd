@@ -13,6 +13,7 @@ and a whole slot moves to another list by one splice.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
+from fastlock._core.prefetch cimport prefetch
 from fastlock._core.slab cimport (
     SLAB_CHUNK_BITS,
     SLAB_CHUNK_MASK,
@@ -27,7 +28,6 @@ from fastlock._core.slab cimport (
 cdef extern from *:
     int __builtin_clzll(unsigned long long number) nogil
     int __builtin_ctzll(unsigned long long number) nogil
-    void __builtin_prefetch(const void* address) nogil
 
 
 cdef enum:
@@ -228,7 +228,7 @@ cdef inline uint32_t wheel_advance(wheel_t* wheel, uint64_t now_ms, due_node_t* 
             touches += 1
             handle = reached.next
             node = wheel_node(wheel, handle)
-            __builtin_prefetch(wheel_node(wheel, node.next))
+            prefetch(wheel_node(wheel, node.next))
             wheel_unlink(wheel, node)
             if wheel_tick_of(node.deadline_ms) > now_tick:
                 node.maybe_due = 0
