@@ -75,7 +75,8 @@ class Clocked:
                 deadline_ms = now_ms + self._full_ms(name)
                 self.timers[name] = Timer(deadline_ms, deadline_ms)
             elif before.get(name) != mark:
-                self.timers[name].is_noting = False
+                # An expire of the generation before the note will be refused: it has to be said again.
+                self.timers[name].is_noting = self.timers[name].is_reported = False
         for command in refused:
             name = name_of(command)
             timer = self.timers[name]
