@@ -26,7 +26,7 @@ TREE := $(wildcard .ci fastlock tests bench loadtest tools docs *.md setup.py py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build run test lint format schema fuzz bench sim debug sanitize test-debug test-sanitize clean distclean
+.PHONY: help build run test lint format schema fuzz bench figures sim debug sanitize test-debug test-sanitize clean distclean
 
 help: ## list the targets
 	@echo "fastlock: make <target>"
@@ -83,6 +83,9 @@ format: $(INSTALLED) ## let ruff rewrite what it can
 bench: $(RELEASE) ## run the benchmarks in bench/ and print their figures
 	@cd bench && $(ROOT_PY) setup.py --quiet build_ext --inplace
 	$(PY) -m pytest bench --benchmark-only --benchmark-disable-gc $(ARGS)
+
+figures: $(INSTALLED) ## put the figures of the last make bench into the README
+	$(PY) tools/readme_figures.py
 
 sim: $(RELEASE) ## run the simulator over SEEDS seeds, from BASE on
 	$(PY) -m fastlock.testing.simulate --seeds $(SEEDS) --base $(BASE)

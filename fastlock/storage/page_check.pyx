@@ -12,7 +12,6 @@ a damaged number would otherwise take the file back by one commit without a trac
 import mmap
 import os
 
-cimport cython
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp

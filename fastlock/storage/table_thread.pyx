@@ -322,10 +322,10 @@ cdef int try_commit(table_t* table, uint64_t first, uint64_t end) noexcept nogil
 
 cdef int make_room(table_t* table) noexcept nogil:
     """Deletes a slice of what nobody sees and lets its pages become free; MDB_MAP_FULL if there is no such thing."""
-    cdef int commits, code
+    cdef int _commit, code
     if table.doomed_count == 0:
         return MDB_MAP_FULL
-    for commits in range(1 + COMMITS_UNTIL_REUSE):
+    for _commit in range(1 + COMMITS_UNTIL_REUSE):
         # A transaction that changes nothing would not count.
         table.committed[0].changed = table.checkpoint_count > 0
         code = try_commit(table, 0, 0)
