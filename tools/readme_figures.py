@@ -37,6 +37,8 @@ def table(run: dict[str, Any]) -> str:
             continue
         yardsticks = "" if figure["yardsticks"] is None else f"{figure['yardsticks']:.1f}"
         bar = "" if figure["bar"] is None else f"{number(figure['bar'])} {figure['unit']}"
+        if figure["bar"] is not None and figure["amount"] > figure["bar"]:
+            bar += ", **missed**"
         lines.append(
             f"| {figure['name']} | {number(figure['amount'])} {figure['unit']} | {yardsticks} | {bar} |"
         )
