@@ -95,7 +95,7 @@ def test_source_distribution_can_build_the_extensions(distributions: Path) -> No
 
 def test_readme_starts_with_the_two_commands() -> None:
     readme = (ROOT / "README.md").read_text()
-    assert re.search(r"make build.*\n.*make run", readme)
+    assert re.search(r"make run.*\n.*make test", readme)
 
 
 def test_make_help_lists_every_promised_target() -> None:
