@@ -17,6 +17,7 @@ from fastlock._core.types cimport outcome_t, slice_t
 
 
 cdef enum:
+    LINE_BYTES = 64
     KEY_INLINE_BYTES = 30
     # `marks` of a row, lease or session: which dirty list it is in (list n: bit n), whether the last
     # frozen checkpoint has it, and whether this command still has to see if it may go.
@@ -41,27 +42,23 @@ cdef enum:
     TIMER_DELAY = 3
 
 
-# A lock: 80 bytes with a key of up to KEY_INLINE_BYTES; of a longer key `key` holds the address.
+# A lock: one cache line with a key of up to KEY_INLINE_BYTES; of a longer key `key` holds the address.
 cdef struct row_t:
     uint32_t holder_first            # holders by token
     uint32_t holder_last
     uint32_t waiter_first            # waiters in queue order
     uint32_t waiter_last
     uint32_t waiter_count
-    uint32_t taken                   # sum of the holders' counts
-    uint32_t limit
-    uint32_t extra                   # value and delay, if there is one
-    uint32_t slot_next               # rows of a slot
-    uint32_t slot_previous
+    uint32_t extra                   # what few rows have, if this one does
     uint32_t dirty_position
     uint16_t slot
-    uint16_t key_size
+    uint16_t key_size                # 0: given back to the slab
     uint8_t mode
     uint8_t marks
     uint8_t[KEY_INLINE_BYTES] key
 
 
-# A holder or a waiter, in two lists at once: its row's and its lease's.
+# A holder or a waiter, in two lists at once: its row's and its lease's. One cache line.
 cdef struct claim_t:
     uint64_t request
     uint64_t revision                # holder: token; waiter: enqueued at
@@ -76,6 +73,7 @@ cdef struct claim_t:
     uint32_t packed                  # lockDelayMs, mode, CLAIM_WAITS
     uint16_t position
     uint16_t key_total
+    uint64_t padding
 
 
 # 88 bytes with an owner of up to OWNER_INLINE_BYTES; of a longer one `owner` holds the address.
@@ -97,7 +95,7 @@ cdef struct lease_t:
     uint8_t marks
 
 
-# What few rows have.
+# What few rows have: a semaphore, a value, a delay.
 cdef struct extra_t:
     uint8_t* value
     uint64_t value_revision          # 0: no value
@@ -106,6 +104,8 @@ cdef struct extra_t:
     uint32_t value_size
     uint32_t delay_ms
     uint32_t timer                   # of the delay
+    uint32_t limit                   # of a semaphore
+    uint32_t taken                   # the sum of its holders' counts
 
 
 cdef struct answer_t:
@@ -188,7 +188,8 @@ cdef struct table_t:
     index_t row_index
     index_t lease_index
     index_t session_index
-    uint32_t* slot_rows              # first row of each slot
+    uint16_t* row_slots              # by a row's handle, so that slot commands find their rows in one fast pass
+    uint32_t row_slots_capacity
     uint32_t waiter_count
     # This node's own.
     history_t history

@@ -51,11 +51,11 @@ cdef inline bint check_acquire(table_t* t, const command_t* command, uint32_t mo
     return True
 
 
-cdef inline bint mode_differs(const row_t* row, const command_t* command) noexcept nogil:
+cdef inline bint mode_differs(table_t* t, const row_t* row, const command_t* command) noexcept nogil:
     if row.mode == ROW_MODE_FREE:
         return False
     if command.mode == LOCK_MODE_SEMAPHORE:
-        return row.mode != ROW_MODE_SEMAPHORE or row.limit != command.limit
+        return row.mode != ROW_MODE_SEMAPHORE or extra_at(t, row.extra).limit != command.limit
     return row.mode != ROW_MODE_LOCK
 
 
@@ -105,8 +105,7 @@ cdef inline void put_claim(table_t* t, const command_t* command, uint32_t row, u
     cdef row_t* lock = row_at(t, row)
     claim.revision = revision
     if command.mode == LOCK_MODE_SEMAPHORE:
-        lock.mode = ROW_MODE_SEMAPHORE
-        lock.limit = command.limit
+        become_semaphore(t, lock, command.limit)
     else:
         lock.mode = ROW_MODE_LOCK
     if waits:
@@ -145,7 +144,7 @@ cdef inline void acquire(table_t* t, const command_t* command, const hint_t* hin
         if claim:
             answer_for_claim(t, command, claim, reply)
             return
-        if mode_differs(row_at(t, row), command):
+        if mode_differs(t, row_at(t, row), command):
             reply.code = CODE_MODE_MISMATCH
             return
     eligible = is_eligible(t, row, command)
@@ -228,7 +227,7 @@ cdef bint check_rows(table_t* t, const command_t* command, uint32_t lease, bint*
         row = t.found.items[i]
         if row == 0:
             rows_new += 1
-        elif mode_differs(row_at(t, row), command):
+        elif mode_differs(t, row_at(t, row), command):
             reply.code = CODE_MODE_MISMATCH
             return False
     for i in range(t.found.count):

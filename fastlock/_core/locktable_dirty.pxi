@@ -195,10 +195,10 @@ cdef void fill_lock_row(table_t* t, const row_t* row, lock_row_t* out) noexcept 
     memset(out, 0, sizeof(lock_row_t))
     out.mode = row.mode
     out.slot = row.slot
-    out.limit = row.limit
     out.key = row_key(row)
     if row.extra:
         extra = extra_at(t, row.extra)
+        out.limit = extra.limit
         out.delay_ms = extra.delay_ms
         out.delay_generation = extra.delay_generation
         out.value_revision = extra.value_revision

@@ -115,71 +115,78 @@ cdef void export_slots(table_t* t, const command_t* command, outcome_t* reply) n
     if not check_slots(t, command, SLOT_STATE_OWNED, SLOT_STATE_OWNED, reply):
         return
     reply.revision = next_revision(t)
-    tell_holders_of_loss(t, command, reply.revision)
+    gather_rows(t, command.slot_first, command.slot_last)
+    tell_holders_of_loss(t, reply.revision)
     set_slots(t, command, SLOT_STATE_EXPORTED, command.to_group)
-    gather_waiters(t, command)
+    gather_waiters(t)
     for i in range(t.waiting.count):
         if starts_wait(&t.waiting, i):
             claim = claim_at(t, t.waiting.items[i].handle)
             wake(t, CODE_WRONG_SLOT, claim, claim.revision)
 
 
-cdef void tell_holders_of_loss(table_t* t, const command_t* command, uint64_t revision) noexcept nogil:
+cdef void gather_rows(table_t* t, uint16_t first, uint16_t last) noexcept nogil:
+    """All rows in a range of slots, in no order, to t.found."""
+    cdef uint32_t handle
+    t.found.count = 0
+    for handle in range(1, <uint32_t>t.rows.fresh):
+        # Handles that were given back keep their last entry.
+        if first <= t.row_slots[handle] <= last and row_at(t, handle).key_size:
+            handles_push(&t.found, handle)
+
+
+cdef void tell_holders_of_loss(table_t* t, uint64_t revision) noexcept nogil:
     """A keep-alive here no longer keeps what moves away alive, so every holder's client must notice."""
-    cdef uint32_t slot, row, handle, lease
-    for slot in range(command.slot_first, command.slot_last + 1):
-        row = t.slot_rows[slot]
-        while row:
-            handle = row_at(t, row).holder_first
-            while handle:
-                lease = claim_at(t, handle).lease
-                touch_lease(t, lease)
-                lease_at(t, lease).lost_revision = revision
-                handle = claim_at(t, handle).next
-            row = row_at(t, row).slot_next
+    cdef uint32_t i, handle, lease
+    for i in range(t.found.count):
+        handle = row_at(t, t.found.items[i]).holder_first
+        while handle:
+            lease = claim_at(t, handle).lease
+            touch_lease(t, lease)
+            lease_at(t, lease).lost_revision = revision
+            handle = claim_at(t, handle).next
 
 
-cdef void gather_waiters(table_t* t, const command_t* command) noexcept nogil:
-    """All waiting claims in the command's slots, in order, to t.waiting."""
-    cdef uint32_t slot, row, handle
+cdef void gather_waiters(table_t* t) noexcept nogil:
+    """All waiting claims of the rows in t.found, in order, to t.waiting."""
+    cdef uint32_t i, handle
     cdef claim_t* claim
+    cdef row_t* row
     t.waiting.count = 0
-    for slot in range(command.slot_first, command.slot_last + 1):
-        row = t.slot_rows[slot]
-        while row:
-            handle = row_at(t, row).waiter_first
-            while handle:
-                claim = claim_at(t, handle)
-                orders_push(&t.waiting, claim.revision, <uint16_t>slot, claim.position, handle)
-                handle = claim.next
-            row = row_at(t, row).slot_next
+    for i in range(t.found.count):
+        row = row_at(t, t.found.items[i])
+        handle = row.waiter_first
+        while handle:
+            claim = claim_at(t, handle)
+            orders_push(&t.waiting, claim.revision, row.slot, claim.position, handle)
+            handle = claim.next
     orders_sort(&t.waiting)
 
 
 cdef void serve_slots(table_t* t, const command_t* command) noexcept nogil:
     """Serves every queue in the command's slots, by its first waiter."""
-    cdef uint32_t slot, row, i
+    cdef uint32_t i
     cdef claim_t* claim
+    cdef row_t* row
+    gather_rows(t, command.slot_first, command.slot_last)
     t.holding.count = 0
-    for slot in range(command.slot_first, command.slot_last + 1):
-        row = t.slot_rows[slot]
-        while row:
-            if row_at(t, row).waiter_first:
-                claim = claim_at(t, row_at(t, row).waiter_first)
-                orders_push(&t.holding, claim.revision, <uint16_t>slot, claim.position, row)
-            row = row_at(t, row).slot_next
+    for i in range(t.found.count):
+        row = row_at(t, t.found.items[i])
+        if row.waiter_first:
+            claim = claim_at(t, row.waiter_first)
+            orders_push(&t.holding, claim.revision, row.slot, claim.position, t.found.items[i])
     orders_sort(&t.holding)
     for i in range(t.holding.count):
         serve(t, t.holding.items[i].handle)
 
 
 cdef void drop_slots(table_t* t, const command_t* command, outcome_t* reply) noexcept nogil:
-    cdef uint32_t slot
+    cdef uint32_t i
     if not check_slots(t, command, SLOT_STATE_EXPORTED, SLOT_STATE_EXPORTED, reply):
         return
-    for slot in range(command.slot_first, command.slot_last + 1):
-        while t.slot_rows[slot]:
-            drop_row(t, t.slot_rows[slot])
+    gather_rows(t, command.slot_first, command.slot_last)
+    for i in range(t.found.count):
+        drop_row(t, t.found.items[i])
     set_slots(t, command, SLOT_STATE_FOREIGN, 0)
 
 

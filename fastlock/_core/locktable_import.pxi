@@ -431,7 +431,8 @@ cdef uint32_t put_lock_row(table_t* t, const lock_row_t* row) noexcept nogil:
     cdef row_t* lock = row_at(t, handle)
     cdef extra_t* extra
     lock.mode = <uint8_t>row.mode
-    lock.limit = row.limit
+    if row.mode == ROW_MODE_SEMAPHORE:
+        become_semaphore(t, lock, row.limit)
     if row.value_revision or row.delay_generation:
         extra = need_extra(t, lock)
         extra.value = copy_of(row.value)

@@ -25,7 +25,7 @@ cdef int check_table(table_t* t) except -1:
         assert claims == of_leases, f"{claims} claims on rows, {of_leases} on leases"
         for i in range(sessions.count):
             check_session(t, sessions.items[i])
-        check_slot_lists(t)
+        check_slots_of_rows(t)
         check_dirty(t)
         assert t.swept_rows.count == 0 and t.swept_leases.count == 0, "something is still to be swept"
     finally:
@@ -43,18 +43,16 @@ cdef int64_t check_row(table_t* t, uint32_t handle) except -1:
     cdef uint64_t taken = 0
     name = bytes_of(key)
     assert find_row(t, key, hash_of_key(t, key)) == handle, f"{name!r} is not found by its key"
-    assert row.slot == key_slot(key), f"{name!r} is in slot {row.slot}"
+    assert row.slot == key_slot(key) == t.row_slots[handle], f"{name!r} is in slot {row.slot}"
     assert t.slot_states[row.slot] != SLOT_STATE_FOREIGN, f"{name!r} is in a foreign slot"
     holders = check_list(t, handle, row.holder_first, row.holder_last, False, &taken)
-    assert taken == row.taken, f"{name!r} has taken {row.taken}, its holders {taken}"
     waiters = check_list(t, handle, row.waiter_first, row.waiter_last, True, &taken)
     assert waiters == row.waiter_count, f"{name!r} has {waiters} waiters, counted {row.waiter_count}"
     assert (holders + waiters == 0) == (row.mode == ROW_MODE_FREE), f"{name!r} is in mode {row.mode}"
-    assert (row.mode == ROW_MODE_SEMAPHORE) == (row.limit != 0), f"{name!r} has limit {row.limit}"
-    assert row.mode != ROW_MODE_SEMAPHORE or row.taken <= row.limit, f"{name!r} is above its limit"
     assert holders + waiters or row.extra, f"{name!r} has nothing in it"
+    assert row.extra or row.mode != ROW_MODE_SEMAPHORE, f"{name!r} is a semaphore without a limit"
     if row.extra:
-        check_extra(t, handle)
+        check_extra(t, handle, taken)
     check_exclusion(t, row)
     if row.waiter_first and t.slot_states[row.slot] == SLOT_STATE_OWNED:
         assert not could_be_served(t, row), f"{name!r} has a waiter that could have it"
@@ -103,10 +101,14 @@ cdef int check_ring(table_t* t, uint32_t handle) except -1:
     return 0
 
 
-cdef int check_extra(table_t* t, uint32_t handle) except -1:
+cdef int check_extra(table_t* t, uint32_t handle, uint64_t taken) except -1:
     cdef extra_t* extra = extra_at(t, row_at(t, handle).extra)
+    cdef bint is_semaphore = row_at(t, handle).mode == ROW_MODE_SEMAPHORE
     name = bytes_of(row_key(row_at(t, handle)))
-    assert extra.value_revision or extra.delay_generation, f"{name!r} has neither value nor delay"
+    assert extra.value_revision or extra.delay_generation or is_semaphore, f"{name!r} has nothing extra"
+    assert is_semaphore == (extra.limit != 0), f"{name!r} has limit {extra.limit}"
+    assert extra.taken == (taken if is_semaphore else 0), f"{name!r} has taken {extra.taken}, its holders {taken}"
+    assert extra.taken <= extra.limit, f"{name!r} is above its limit"
     assert (extra.delay_ms != 0) == (extra.delay_generation != 0), f"{name!r} has half a delay"
     assert (extra.timer != 0) == (extra.delay_generation != 0), f"{name!r} has a delay without a timer or the reverse"
     assert max(extra.value_revision, extra.delay_generation) <= t.revision, f"{name!r} is of the future"
@@ -177,20 +179,13 @@ cdef int check_session(table_t* t, uint32_t handle) except -1:
     return 0
 
 
-cdef int check_slot_lists(table_t* t) except -1:
-    cdef uint32_t slot, handle, previous, count = 0
+cdef int check_slots_of_rows(table_t* t) except -1:
+    cdef uint32_t slot
+    gather_rows(t, 0, SLOTS_TOTAL - 1)
+    assert t.found.count == t.rows.live, f"{t.found.count} rows in slots, {t.rows.live} taken"
     for slot in range(SLOTS_TOTAL):
-        previous = 0
-        handle = t.slot_rows[slot]
-        while handle:
-            assert row_at(t, handle).slot == slot and row_at(t, handle).slot_previous == previous, (
-                f"the rows of slot {slot} are not linked well")
-            count += 1
-            previous = handle
-            handle = row_at(t, handle).slot_next
         assert t.slot_targets[slot] == 0 or t.slot_states[slot] == SLOT_STATE_EXPORTED, (
             f"slot {slot} went somewhere without being exported")
-    assert count == t.rows.live, f"{count} rows in slots, {t.rows.live} taken"
     return 0
 
 

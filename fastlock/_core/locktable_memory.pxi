@@ -67,9 +67,10 @@ cdef void orders_sort(orders_t* list) noexcept nogil:
 
 
 cdef inline void prefetch_item(const void* item, size_t size) noexcept nogil:
-    """Asks for an item that may straddle two cache lines."""
+    """Asks for an item of a slab. Only those of a line's size never straddle two."""
     prefetch(item)
-    prefetch(<const uint8_t*>item + size - 1)
+    if size != LINE_BYTES:
+        prefetch(<const uint8_t*>item + size - 1)
 
 
 cdef inline uint32_t take_item(slab_t* slab, size_t size) noexcept nogil:
@@ -202,7 +203,7 @@ cdef inline uint32_t find_row(table_t* t, slice_t key, uint64_t hash) noexcept n
     cdef slice_t found
     while handle:
         found = row_key(row_at(t, handle))
-        if found.size == key.size and memcmp(found.data, key.data, key.size) == 0:
+        if found.size == key.size and same_bytes(found.data, key.data, key.size):
             return handle
         handle = index_find_next(&probe)
     return 0
@@ -298,10 +299,11 @@ cdef uint32_t add_row(table_t* t, slice_t key, uint64_t hash, uint16_t slot) noe
     else:
         copy = copy_of(key)
         memcpy(row.key, &copy, sizeof(copy))
-    row.slot_next = t.slot_rows[slot]
-    if row.slot_next:
-        row_at(t, row.slot_next).slot_previous = handle
-    t.slot_rows[slot] = handle
+    # Set aside already, unless the row comes from a checkpoint.
+    if handle >= t.row_slots_capacity and not reserve_row_slots(t, 1):
+        out_of_memory()
+    t.row_slots[handle] = slot
+    prefetch_to_write(&t.row_slots[t.rows.free_first])
     touch_row(t, handle)
     return handle
 
@@ -318,13 +320,8 @@ cdef void remove_row(table_t* t, uint32_t handle) noexcept nogil:
     cdef row_t* row = row_at(t, handle)
     forget_row(t, handle)
     index_remove(&t.row_index, tag_of_hash(hash_of_key(t, row_key(row))), handle)
-    if row.slot_previous:
-        row_at(t, row.slot_previous).slot_next = row.slot_next
-    else:
-        t.slot_rows[row.slot] = row.slot_next
-    if row.slot_next:
-        row_at(t, row.slot_next).slot_previous = row.slot_previous
     free_row_content(t, row)
+    row.key_size = 0
     slab_give(&t.rows, handle)
 
 
@@ -343,14 +340,35 @@ cdef void free_extra(table_t* t, row_t* row) noexcept nogil:
     row.extra = 0
 
 
+cdef void settle_extra(table_t* t, row_t* row) noexcept nogil:
+    """Gives a row's extra back if nothing is left in it."""
+    cdef extra_t* extra = extra_at(t, row.extra)
+    if extra.value_revision == 0 and extra.delay_generation == 0 and row.mode != ROW_MODE_SEMAPHORE:
+        free_extra(t, row)
+
+
+cdef void become_semaphore(table_t* t, row_t* row, uint32_t limit) noexcept nogil:
+    """Makes a row with its first claim a semaphore."""
+    row.mode = ROW_MODE_SEMAPHORE
+    need_extra(t, row).limit = limit
+
+
+cdef void become_free(table_t* t, row_t* row) noexcept nogil:
+    """After the last claim went: the row has no mode."""
+    cdef bint was_semaphore = row.mode == ROW_MODE_SEMAPHORE
+    row.mode = ROW_MODE_FREE
+    if was_semaphore:
+        extra_at(t, row.extra).limit = 0
+        settle_extra(t, row)
+
+
 cdef void drop_value(table_t* t, row_t* row) noexcept nogil:
     cdef extra_t* extra = extra_at(t, row.extra)
     free(extra.value)
     extra.value = NULL
     extra.value_size = 0
     extra.value_revision = extra.value_token = 0
-    if extra.delay_generation == 0:
-        free_extra(t, row)
+    settle_extra(t, row)
 
 
 cdef void drop_delay(table_t* t, row_t* row) noexcept nogil:
@@ -360,8 +378,7 @@ cdef void drop_delay(table_t* t, row_t* row) noexcept nogil:
     if extra.timer:
         wheel_remove(&t.wheel, extra.timer)
         extra.timer = 0
-    if extra.value_revision == 0:
-        free_extra(t, row)
+    settle_extra(t, row)
 
 
 # The lists a claim is in.
@@ -391,7 +408,8 @@ cdef inline void list_remove(table_t* t, uint32_t* first, uint32_t* last, uint32
 
 cdef inline void append_holder(table_t* t, row_t* row, uint32_t handle) noexcept nogil:
     list_append(t, &row.holder_first, &row.holder_last, handle)
-    row.taken += claim_at(t, handle).count
+    if row.mode == ROW_MODE_SEMAPHORE:
+        extra_at(t, row.extra).taken += claim_at(t, handle).count
 
 
 cdef inline void append_waiter(table_t* t, row_t* row, uint32_t handle) noexcept nogil:
@@ -407,7 +425,8 @@ cdef inline void unlink_from_row(table_t* t, row_t* row, uint32_t handle) noexce
         t.waiter_count -= 1
     else:
         list_remove(t, &row.holder_first, &row.holder_last, handle)
-        row.taken -= claim_at(t, handle).count
+        if row.mode == ROW_MODE_SEMAPHORE:
+            extra_at(t, row.extra).taken -= claim_at(t, handle).count
 
 
 cdef inline uint32_t add_claim(table_t* t, uint32_t row, uint32_t lease, uint64_t request, uint32_t mode,
@@ -437,8 +456,7 @@ cdef inline void remove_claim(table_t* t, uint32_t handle) noexcept nogil:
     cdef lease_t* lease = lease_at(t, claim.lease)
     unlink_from_row(t, row, handle)
     if row.holder_first == 0 and row.waiter_first == 0:
-        row.mode = ROW_MODE_FREE
-        row.limit = 0
+        become_free(t, row)
     if claim.lease_previous:
         claim_at(t, claim.lease_previous).lease_next = claim.lease_next
     else:
@@ -596,6 +614,20 @@ cdef bint slab_reserve(slab_t* slab, uint64_t items) noexcept nogil:
     return True
 
 
+cdef bint reserve_row_slots(table_t* t, uint64_t rows) noexcept nogil:
+    cdef uint64_t capacity = max(t.row_slots_capacity, <uint32_t>1024)
+    cdef void* slots
+    while capacity < t.rows.fresh + rows:
+        capacity *= 2
+    if capacity > t.row_slots_capacity:
+        slots = realloc(t.row_slots, capacity * sizeof(uint16_t))
+        if slots == NULL:
+            return False
+        t.row_slots = <uint16_t*>slots
+        t.row_slots_capacity = <uint32_t>capacity
+    return True
+
+
 cdef bint reserve_batch(table_t* t, const command_t* commands, uint32_t count) noexcept nogil:
     """Room for all that the commands could add, and that it takes to say so."""
     cdef uint64_t rows = 0, leases = 0, sessions = 0
@@ -619,6 +651,6 @@ cdef bint reserve_batch(table_t* t, const command_t* commands, uint32_t count) n
             return False
         t.outcomes = <outcome_t*>outcomes
         t.outcome_capacity = capacity
-    return (slab_reserve(&t.rows, rows) and slab_reserve(&t.claims, rows) and slab_reserve(&t.leases, leases)
-            and slab_reserve(&t.sessions, sessions)
-            and slab_reserve(&t.wheel.nodes, leases + sessions))
+    return (reserve_row_slots(t, rows) and slab_reserve(&t.rows, rows) and slab_reserve(&t.extras, rows)
+            and slab_reserve(&t.claims, rows) and slab_reserve(&t.leases, leases)
+            and slab_reserve(&t.sessions, sessions) and slab_reserve(&t.wheel.nodes, leases + sessions))

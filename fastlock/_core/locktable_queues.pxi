@@ -54,7 +54,7 @@ cdef inline bint fits(table_t* t, const row_t* row, uint32_t mode, uint32_t coun
     if mode == LOCK_MODE_SHARED:
         return claim_mode(claim_at(t, row.holder_first)) != LOCK_MODE_EXCLUSIVE
     if mode == LOCK_MODE_SEMAPHORE:
-        return <uint64_t>row.taken + count <= row.limit
+        return <uint64_t>extra_at(t, row.extra).taken + count <= extra_at(t, row.extra).limit
     return False
 
 
