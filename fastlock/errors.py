@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 __all__ = [
+    "AddressInUse",
+    "ConfigError",
     "DirectoryError",
     "DirectoryInUse",
     "DirectoryUnusable",
     "EventsLost",
     "FastlockError",
     "ForeignDirectory",
+    "FoundingRefused",
     "FrameTooLarge",
     "MalformedFrame",
     "NewerFormat",
@@ -20,6 +23,18 @@ __all__ = [
 
 class FastlockError(Exception):
     """What all errors of fastlock have in common."""
+
+
+class ConfigError(FastlockError):
+    """A setting is unknown or makes no sense. The message says where it stands and what would do."""
+
+
+class AddressInUse(FastlockError):
+    """A listener's address is taken or cannot be bound: stop who has it, or choose another one."""
+
+
+class FoundingRefused(FastlockError):
+    """An empty directory cannot become this member. The message says why and what to do."""
 
 
 class ProtocolError(FastlockError):
