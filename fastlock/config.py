@@ -1,8 +1,8 @@
 """Every setting of a node, once: its name, type, default, bounds and meaning, and where values come from.
 
 From weakest to strongest: the default, the TOML file of `--config`, `FASTLOCK_…` variables,
-`--set key=value`, and the flags that a setting has of its own. A key nobody knows and a value that makes no sense are refused,
-with the place where they stand and what was probably meant.
+`--set key=value`, and the flags that a setting has of its own. A key nobody knows and a value that makes
+no sense are refused, with the place where they stand and what was probably meant.
 """
 
 from __future__ import annotations

@@ -213,6 +213,13 @@ class PeerMessageWhich(IntEnum):
     joinReply = 6
     leave = 7
     hello = 8
+    introduction = 9
+
+
+class Stage(IntEnum):
+    empty = 0
+    founded = 1
+    started = 2
 
 
 class RaftKind(IntEnum):

@@ -15,7 +15,26 @@ struct PeerMessage {
     joinReply @6 :JoinReply;
     leave @7 :Leave;
     hello @8 :Client.Hello;
+    introduction @9 :Introduction;
   }
+}
+
+struct Introduction {
+  # Follows the hello on every link, both ways, and comes again when something in it changed.
+  version @0 :UInt16;
+  node @1 :Client.Node;            # where this member's listeners are
+  stage @2 :Stage;
+  clusterHigh @3 :UInt64;          # 0 while empty
+  clusterLow @4 :UInt64;
+  founders @5 :List(Log.Member);   # as this node was told; their incarnations are not known yet
+  partitions @6 :UInt32;
+}
+
+enum Stage {
+  # How far a directory is on its way into a cluster. No group runs anywhere before all are founded.
+  empty @0;
+  founded @1;      # has the cluster's id; never took part
+  started @2;      # takes part, or did
 }
 
 struct RaftMessage {
