@@ -28,6 +28,7 @@ struct Introduction {
   clusterLow @4 :UInt64;
   founders @5 :List(Log.Member);   # as this node was told; their incarnations are not known yet
   partitions @6 :UInt32;
+  process @7 :UInt64;              # drawn at start: tells a node that runs twice from one that dials again
 }
 
 enum Stage {

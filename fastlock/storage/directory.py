@@ -26,7 +26,7 @@ from fastlock.storage.page_check import check_pages
 # What lies in the two environments and how. A release reads the formats up to its own.
 FORMAT_VERSION = 1
 
-_IDENTITY_KEY = b"I"
+IDENTITY_KEY = b"I"
 _DIRECTORY_MODE = 0o700
 _RECORD = Struct("<IIQQQQQ")
 
@@ -137,17 +137,17 @@ def claim_directory(
     directory: Path, log: Environment, table: Environment, wanted: Identity
 ) -> StoredIdentity:
     """Checks that both environments are `wanted`'s, or makes new ones so; returns what the directory says."""
-    log_record, table_record = log.get(_IDENTITY_KEY), table.get(_IDENTITY_KEY)
+    log_record, table_record = log.get(IDENTITY_KEY), table.get(IDENTITY_KEY)
     if log_record is None:
         if table_record is not None:
             raise StorageDamaged(f"{directory}: the log is missing, but the table beside it is not new")
-        stored = StoredIdentity(FORMAT_VERSION, wanted, secrets.randbits(64))
-        log.put(_IDENTITY_KEY, stored.pack())
+        stored = new_identity(wanted)
+        log.put(IDENTITY_KEY, stored.pack())
     else:
         stored = unpack_identity(log_record, log.path)
     check_identity(directory, stored, wanted)
     if table_record is None:
-        table.put(_IDENTITY_KEY, stored.pack())
+        table.put(IDENTITY_KEY, stored.pack())
         sync_directory(directory)
         sync_directory(directory.absolute().parent)
     elif (beside := unpack_identity(table_record, table.path)) != stored:
@@ -158,12 +158,20 @@ def claim_directory(
     return stored
 
 
-def check_identity(directory: Path, stored: StoredIdentity, wanted: Identity) -> None:
+def new_identity(identity: Identity) -> StoredIdentity:
+    return StoredIdentity(FORMAT_VERSION, identity, secrets.randbits(64))
+
+
+def check_format(directory: Path, stored: StoredIdentity) -> None:
     if stored.format_version > FORMAT_VERSION:
         raise NewerFormat(
             f"{directory} has format {stored.format_version}, this release knows up to {FORMAT_VERSION}: "
             "run the release that wrote it, or a later one"
         )
+
+
+def check_identity(directory: Path, stored: StoredIdentity, wanted: Identity) -> None:
+    check_format(directory, stored)
     if (stored.identity.cluster, stored.identity.node) != (wanted.cluster, wanted.node):
         raise ForeignDirectory(
             f"{directory} belongs to {describe(stored.identity)}, not to {describe(wanted)}: "
@@ -184,7 +192,7 @@ def stored_identity(directory: Path) -> Identity | None:
         check_pages(str(directory / "log" / "data.mdb"))
         environment = Environment(str(directory / "log"), 0, 0)
         try:
-            record = environment.get(_IDENTITY_KEY)
+            record = environment.get(IDENTITY_KEY)
         finally:
             environment.close()
         return None if record is None else unpack_identity(record, environment.path).identity

@@ -4,6 +4,7 @@ Keys sort by their bytes, so numbers in them are big endian; numbers in records 
 
     log     'E' group index              entry record: checksum, term, kind, 0, size, data
             'G' group                    group record: checksum, term, vote, cut index, last index
+            'F'                          founding record: checksum, Introduction frame (peer.capnp)
     table   'C' group                    checkpoint record: checksum, generation, index, term, row count, row sum
             'R' group generation row key row record: checksum, size of the key's tail, the tail, row
     both    'I'                          identity record
