@@ -14,7 +14,6 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, cast
 
-from fastlock import __version__
 from fastlock._core.codec_client import check_hello
 from fastlock._core.codec_peer import decode_peer_message, encode_peer_message
 from fastlock.config import Address, LinksSection
@@ -184,11 +183,17 @@ class Links:
     """All links of one node."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, identity: Identity, settings: LinksSection, user: LinkUser
+        self,
+        loop: asyncio.AbstractEventLoop,
+        identity: Identity,
+        settings: LinksSection,
+        user: LinkUser,
+        software: str,
     ) -> None:
         self.loop = loop
         self.settings = settings
         self.user = user
+        self._software = software
         self._identity = identity
         self._addresses: dict[int, Address] = {}
         self._links: dict[int, Link] = {}
@@ -263,7 +268,7 @@ class Links:
             "clusterLow": cluster & (1 << 64) - 1,
             "node": node,
             "incarnation": incarnation,
-            "software": f"fastlock {__version__}",
+            "software": self._software,
             "code": code.name,
             "message": message,
         }
