@@ -59,7 +59,7 @@ MAY_SEE: dict[str, str] = {
     "node": f"{CORE} storage router",
     "router": "",
     "gateways": "codec router",
-    "client": "codec router",
+    "client": "schema codec router",
     "fencing": "",
     "public": "client fencing",
     "cli": f"{CORE} storage node router gateways client fencing public",
