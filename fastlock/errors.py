@@ -4,20 +4,36 @@ from __future__ import annotations
 
 __all__ = [
     "AddressInUse",
+    "ClientClosed",
     "ConfigError",
+    "CrossSlot",
     "DirectoryError",
     "DirectoryInUse",
     "DirectoryUnusable",
     "EventsLost",
     "FastlockError",
+    "Forbidden",
     "ForeignDirectory",
     "FoundingRefused",
     "FrameTooLarge",
+    "HeldByOther",
+    "Incompatible",
+    "InvalidArgument",
+    "LimitExceeded",
+    "LockDelayed",
+    "LockLost",
     "MalformedFrame",
+    "ModeMismatch",
     "NewerFormat",
+    "NotAcquired",
+    "NotFound",
     "ProtocolError",
+    "StaleToken",
+    "TtlOutOfRange",
+    "Unavailable",
     "UnknownCommand",
     "UnsupportedVersion",
+    "WaitTimeout",
 ]
 
 
@@ -87,3 +103,120 @@ class NewerFormat(DirectoryError):
 
 class DirectoryUnusable(DirectoryError):
     """The directory cannot be created, read or written: look at its owner, permissions and file system."""
+
+
+class NotAcquired(FastlockError):
+    """Somebody else holds the lock: try again after `retry_after` seconds, or wait in its queue."""
+
+    def __init__(self, retry_after: float, waiters: int = 0) -> None:
+        queue = f", {waiters} waiting" if waiters else ""
+        super().__init__(f"the lock is held{queue}: try again in {retry_after:g} s, or acquire it with wait=")
+        self.retry_after = retry_after
+        self.waiters = waiters
+
+
+class LockDelayed(NotAcquired):
+    """The last holder's lease expired and its lock-delay still runs: try again after `retry_after` s."""
+
+
+class WaitTimeout(NotAcquired):
+    """The lock did not become free in the time the caller was ready to wait: wait longer, or go without."""
+
+    def __init__(self, waited: float) -> None:
+        FastlockError.__init__(
+            self, f"the lock did not become free in {waited:g} s: wait longer, or go without it"
+        )
+        self.retry_after = 0.0
+        self.waiters = 0
+
+
+class LockLost(FastlockError):
+    """The lock is, or may be, no longer held: stop what it protects, and acquire it again."""
+
+    def __init__(self, why: str = "its lease ended") -> None:
+        super().__init__(f"the lock may be lost ({why}): stop what it protects, then acquire it again")
+
+
+class StaleToken(FastlockError):
+    """The token is not the current one of the key: another holder came after; give up what it was for."""
+
+    def __init__(self) -> None:
+        super().__init__("the token is no longer current: the lock went to somebody else; acquire it again")
+
+
+class Unavailable(FastlockError):
+    """The cluster did not answer in time; whether the request acted may be unknown. Try again later."""
+
+
+class ClientClosed(FastlockError):
+    """The client was closed: create another one."""
+
+    def __init__(self) -> None:
+        super().__init__("this client is closed: create another one")
+
+
+class LimitExceeded(FastlockError):
+    """A limit of the cluster was reached. `setting` names it."""
+
+    def __init__(self, setting: str) -> None:
+        super().__init__(f"the limit {setting} is reached: ask for less, or have an operator raise it")
+        self.setting = setting
+
+
+class InvalidArgument(FastlockError, ValueError):
+    """An argument makes no sense to the cluster. `argument` names it."""
+
+    def __init__(self, argument: str) -> None:
+        super().__init__(f"the argument {argument!r} is not valid here: correct the call")
+        self.argument = argument
+
+
+class TtlOutOfRange(FastlockError, ValueError):
+    """The TTL is too short or too long."""
+
+    def __init__(self) -> None:
+        super().__init__("the TTL is out of range: choose one from 0.05 s up to the cluster's maximum")
+
+
+class ModeMismatch(FastlockError):
+    """The key is in use as another kind of lock."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the key is in use as another kind of lock, or with another limit: use that kind, or another key"
+        )
+
+
+class CrossSlot(FastlockError, ValueError):
+    """Keys that are taken in one step must share a slot."""
+
+    def __init__(self) -> None:
+        super().__init__("the keys are in different slots: give them the same {tag}")
+
+
+class HeldByOther(FastlockError):
+    """A write without a token, while somebody holds the lock."""
+
+    def __init__(self) -> None:
+        super().__init__("the lock is held, so its value takes only writes of its holder: acquire it first")
+
+
+class NotFound(FastlockError):
+    """There is nothing to act on."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such lock or value: look at it with get first")
+
+
+class Forbidden(FastlockError):
+    """The cluster does not accept these credentials for this."""
+
+    def __init__(self) -> None:
+        super().__init__("the cluster refuses these credentials: check them, or ask an operator")
+
+
+class Incompatible(FastlockError):
+    """The cluster and this client are too far apart in version."""
+
+    def __init__(self) -> None:
+        super().__init__("the cluster does not know this request: upgrade the older side")
