@@ -149,10 +149,10 @@ class Unavailable(FastlockError):
 
 
 class ClientClosed(FastlockError):
-    """The client was closed: create another one."""
+    """The client is not connected, or not any more: the message says what to do."""
 
-    def __init__(self) -> None:
-        super().__init__("this client is closed: create another one")
+    def __init__(self, why: str = "this client is closed: create another one") -> None:
+        super().__init__(why)
 
 
 class LimitExceeded(FastlockError):

@@ -30,7 +30,16 @@ def test_version_is_the_same_everywhere() -> None:
 
 
 def test_public_names_are_pinned() -> None:
-    assert fastlock.__all__ == ["__version__"]
+    assert fastlock.__all__ == [
+        "AsyncClient",
+        "AsyncLock",
+        "ClientSettings",
+        "Held",
+        "HolderInfo",
+        "LockInfo",
+        "__version__",
+    ]
+    assert all(hasattr(fastlock, name) for name in fastlock.__all__)
 
 
 def test_every_compiled_module_with_something_for_python_has_a_stub() -> None:

@@ -343,9 +343,13 @@ class Locking:
                 holds.append(await self.acquire(part, wait, deadline_ns))
         except BaseException:
             for held in holds:
-                self._unattended(self._give_back(held))
+                self.give_back(held)
             raise
         return holds
+
+    def give_back(self, held: Hold) -> None:
+        """Release what nobody wants any more, without anyone who waits for it."""
+        self._unattended(self._give_back(held))
 
     async def _give_back(self, held: Hold) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Whatever happens to its answer, a command acts once, and the client learns what it did or that it cannot."""
+"""Whatever happens to its answer, a command acts once; the client learns what it did, or that none knows."""
 
 import pytest
 
