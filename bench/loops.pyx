@@ -8,7 +8,6 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID, clock_gettime, timespec
 
-from fastlock._core.batch cimport Batch
 from fastlock._core.hashing cimport key_hash
 from fastlock._core.history cimport event_t, history_append, history_free, history_init, history_t
 from fastlock._core.index cimport (
@@ -19,7 +18,10 @@ from fastlock._core.index cimport (
     index_t,
     probe_t,
 )
+from fastlock._core.intake cimport Intake
 from fastlock._core.locktable cimport LockTable
+from fastlock._core.proposals cimport Proposals
+from fastlock._core.replies cimport Replies
 from fastlock._core.timers cimport (
     due_node_t,
     wheel_add,
@@ -186,18 +188,18 @@ def wheel_drain_longest_ns(uint32_t count, bint postponed, uint32_t page):
     return longest_ns
 
 
-def lead(Batch batch, LockTable table, list requests, uint64_t now_ms):
+def lead(Intake intake, Proposals proposals, Replies replies, LockTable table, list requests, uint64_t now_ms):
     """Nanoseconds in which a leader makes one batch of each string of request frames, applies it and writes the
     replies; and the entries in between."""
     cdef int64_t begin_ns = now_ns()
     cdef bytes frames, entry
-    cdef list entries = [], replies = []
+    cdef list entries = [], taken = []
     for frames in requests:
-        batch.feed(frames)
-        entry = batch.seal(1, table.applied_index + 1)
+        intake.take(replies, frames, now_ms)
+        entry = proposals.seal(1, table.applied_index + 1)
         table.apply_frame(entry, len(entry), now_ms)
-        replies.append(batch.replies(table))
-        batch.clear()
+        proposals.applied(table)
+        taken.append(replies.take())
         entries.append(entry)
     return now_ns() - begin_ns, entries
 
@@ -211,17 +213,20 @@ def follow(LockTable table, list entries, uint64_t now_ms):
     return now_ns() - begin_ns
 
 
-def lead_longest(Batch batch, LockTable table, list requests, uint64_t now_ms):
+def lead_longest(
+    Intake intake, Proposals proposals, Replies replies, LockTable table, list requests, uint64_t now_ms
+):
     """The longest apply, in nanoseconds, among the batches that the strings of request frames make."""
     cdef int64_t begin_ns, longest_ns = 0
     cdef bytes frames, entry
     for frames in requests:
-        batch.feed(frames)
-        entry = batch.seal(1, table.applied_index + 1)
+        intake.take(replies, frames, now_ms)
+        entry = proposals.seal(1, table.applied_index + 1)
         begin_ns = own_ns()
         table.apply_frame(entry, len(entry), now_ms)
         longest_ns = max(longest_ns, own_ns() - begin_ns)
-        batch.clear()
+        proposals.applied(table)
+        replies.take()
     return longest_ns
 
 

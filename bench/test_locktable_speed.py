@@ -11,9 +11,8 @@ import loops
 import pytest
 from conftest import WORKING_SET, Figures
 from pytest_benchmark.fixture import BenchmarkFixture
-from traffic import BATCH_COMMANDS, GROUP, Traffic
+from traffic import BATCH_COMMANDS, GROUP, Traffic, new_lane
 
-from fastlock._core.batch import Batch
 from fastlock._core.codec_commands import encode_entry
 from fastlock._core.locktable import LockTable
 
@@ -37,7 +36,7 @@ class Group:
     """A leader's and a follower's table of one group, with a number of locks held in both."""
 
     def __init__(self, held: int, with_follower: bool = True) -> None:
-        self.batch = Batch(GROUP)
+        self.lane = new_lane()
         self.tables = [LockTable(GROUP) for _ in range(1 + with_follower)]
         own_all = encode_entry(GROUP, 1, 1, [{"ownSlots": {"first": 0, "last": 16383}}])
         for table in self.tables:
@@ -49,7 +48,7 @@ class Group:
 
     def round(self, name: str, requests: list[bytes]) -> None:
         """The requests through the leader, then the same entries through the follower."""
-        leader_ns, entries = loops.lead(self.batch, self.tables[0], requests, 0)
+        leader_ns, entries = loops.lead(*self.lane, self.tables[0], requests, 0)
         self.times_ns.setdefault(f"leader {name}", []).append(leader_ns / ROUND_COMMANDS)
         for follower in self.tables[1:]:
             follower_ns = loops.follow(follower, entries, 0)

@@ -8,6 +8,10 @@ import random
 import struct
 from typing import NamedTuple
 
+from fastlock._core.forwards import Forwards
+from fastlock._core.intake import Intake
+from fastlock._core.proposals import Proposals
+from fastlock._core.replies import Replies, Switchboard
 from fastlock.schema import load
 
 CLIENT = load("client")
@@ -20,6 +24,17 @@ OWNER = b"host-17:worker-4"
 # Numbers that appear nowhere else in a frame, and stand where a field is to be patched.
 ID_MARK, HIGH_MARK, LOW_MARK, LAST_MARK = (0xA1B2C3D4E5F60700 + number for number in range(1, 5))
 KEY_MARK = bytes(range(0xC0, 0xC0 + KEY_BYTES))
+
+
+def new_lane() -> tuple[Intake, Proposals, Replies]:
+    """The way of one connection's commands into a group that this node leads."""
+    board = Switchboard()
+    intake = Intake(board, Forwards(1, board, 1))
+    proposals = Proposals(GROUP, 1, board)
+    intake.add_group(proposals)
+    intake.route(0, 16383, GROUP)
+    proposals.lead()
+    return intake, proposals, board.open()
 
 
 class Held(NamedTuple):

@@ -27,7 +27,9 @@ ROOMS: dict[str, str] = {
     "structures": "_core.slab _core.index _core.timers _core.history",
     "locktable": "_core.locktable*",
     "raft": "_core.raft*",
-    "batch": "_core.batch",
+    "batch": (
+        "_core.batch _core.replies _core.waiters _core.routing _core.proposals _core.forwards _core.intake"
+    ),
     "storage": "storage.*",
     "node": "node.*",
     "router": "router",
@@ -53,7 +55,7 @@ MAY_SEE: dict[str, str] = {
     "structures": "structs",
     "locktable": "schema structs codec structures",
     "raft": "schema structs codec structures",
-    "batch": "structs codec locktable",
+    "batch": "structs codec structures locktable",
     # I/O around it.
     "storage": CORE,
     "node": f"{CORE} storage router",

@@ -1,27 +1,26 @@
-"""The commands a leader collects in one turn: from request frames to one log entry to reply frames."""
+"""The commands that become one log entry, and whom each of them is to be answered to."""
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stddef cimport size_t
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
-from fastlock._core.buffer cimport buffer_t
-from fastlock._core.client_messages cimport request_t
 from fastlock._core.commands cimport builder_t
-from fastlock._core.types cimport command_t, outcome_t
+from fastlock._core.replies cimport origin_t
+from fastlock._core.types cimport command_t
 
 
 cdef class Batch:
-    cdef readonly uint32_t group
-    cdef readonly uint32_t count         # commands collected
-    cdef readonly int stopped            # why the last feed stopped: FEED_...
-    cdef bint sealed
-    cdef uint64_t index                  # of the entry it was sealed as
-    cdef uint64_t* request_ids           # by position
-    cdef uint32_t* timeouts_ms
+    cdef uint32_t count              # commands collected
+    cdef uint64_t term               # of the entry it was sealed as
+    cdef uint64_t index
+    cdef origin_t* origins           # by position
+    cdef uint16_t* slots             # by position: of the keys that an acquire names
     cdef builder_t builder
-    cdef buffer_t scratch                # a request that came in several segments
-    cdef buffer_t refusals               # replies to what never became a command
-    cdef request_t request
 
-    cdef int add(self, uint64_t request_id, uint32_t timeout_ms, const command_t* command) except -1
-    cdef int refuse(self, int code) except -1
-    cdef int encode_replies(self, buffer_t* out, const outcome_t* outcomes, Py_ssize_t outcome_count, uint32_t first,
-                            uint32_t end, uint64_t leader, uint32_t retry_ms) noexcept nogil
+    cdef size_t bytes(self) noexcept
+    cdef bint has_room(self, const command_t* command) noexcept
+    cdef int add(self, const origin_t* origin, uint16_t slot, const command_t* command) noexcept
+    cdef bytes seal(self, uint32_t group, uint64_t term, uint64_t index)
+    cdef void clear(self) noexcept
+
+
+cdef bint fits_a_batch(const command_t* command) noexcept

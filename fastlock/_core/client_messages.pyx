@@ -460,6 +460,7 @@ cdef int reply_encode_outcome(buffer_t* out, uint64_t id, uint32_t group, uint64
             store64(root + REPLY_SESSION_AT, outcome.revision)
     elif outcome.code == CODE_NOT_ACQUIRED or outcome.code == CODE_LOCK_DELAYED:
         store16(root + REPLY_WHICH_AT, REPLY_CONFLICT)
+        store64(root + REPLY_REVISION_AT, outcome.token)
         store32(root + REPLY_CONFLICT_RETRY_MS_AT, retry_ms)
         store32(root + REPLY_CONFLICT_WAITERS_AT, outcome.count)
     return 0

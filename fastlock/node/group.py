@@ -10,31 +10,25 @@ before it was committed, nothing is acknowledged before it was durable.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from fastlock._core.codec_commands import encode_entry
-from fastlock._core.locktable import Due, LockTable, Outcome
+from fastlock._core.codec_client import decode_reply
+from fastlock._core.framing import frame_size
+from fastlock._core.locktable import Due, LockTable
+from fastlock._core.proposals import Proposals
 from fastlock._core.raft import LEADER, Raft, Ready, Refused
 from fastlock._core.raft_message import Entry, Member, Message
 from fastlock._core.raft_settings import RaftSettings
-from fastlock._core.slots import slot_of
+from fastlock._core.replies import Switchboard
 from fastlock.errors import EventsLost
 from fastlock.node.checkpoints import Checkpointer
 from fastlock.node.snapshots import SnapshotReceiver, SnapshotSender
 from fastlock.schema.enums import Code, CommandWhich
 from fastlock.storage import Storage
 
-BATCH_COMMANDS_MAX = 1024
-BATCH_BYTES_MAX = 256 << 10
-
-# What a command costs in an entry besides its variable fields; an estimate that is never too low.
-COMMAND_BYTES = 176
-
-# Beyond these a group answers BUSY before it takes more in.
-PENDING_COMMANDS_MAX = 65_536
+# Beyond this a group answers BUSY before it takes more reads in.
 READS_WAITING_MAX = 65_536
 
 # Expires proposed in one turn; more are taken in the next one.
@@ -74,14 +68,6 @@ class Answer(NamedTuple):
     leader: int = 0
     # get: the lock's state; watch: events; export: records.
     content: Any = None
-
-
-class Command(NamedTuple):
-    """One command on its way into the log; `handle` is None where nobody is told."""
-
-    content: Any
-    size: int
-    handle: Any
 
 
 class Noting(NamedTuple):
@@ -126,6 +112,7 @@ class Group:
         seed: int,
         now_ms: int,
         observer: Observer,
+        board: Switchboard,
         may_vote: bool = True,
     ) -> None:
         self.number = number
@@ -165,12 +152,11 @@ class Group:
         )
         self.leading = False
         self._leading_term = 0
-        self._pending: deque[Command] = deque()
-        # Proposed and not yet applied: index → (term, commands by position in the batch).
-        self._inflight: dict[int, tuple[int, list[Command]]] = {}
-        # (slot, enqueue revision) → who is told when that wait ends. Waiters that came with a slot
-        # have revisions of another group's, so that the revision alone names nobody.
-        self._waiters: dict[tuple[int, int], list[Any]] = {}
+        self.proposals = Proposals(number, node, board)
+        # The answers to what is submitted here, and to whom they go.
+        self._own = board.open(self, is_trusted=True)
+        self._handles: dict[int, Any] = {}
+        self._submitted = 0
         self._reads_collected: list[tuple[str, Any, tuple[Any, ...]]] = []
         self._reads: dict[int, list[tuple[str, Any, tuple[Any, ...]]]] = {}
         self._read_context = self.start_id << 24
@@ -206,14 +192,18 @@ class Group:
     def step(self, message: Message, now_ms: int) -> None:
         self.raft.step(message, now_ms)
 
-    def submit(self, content: Any, size: int, handle: Any) -> None:
-        """Propose a command; answered once it was applied here, or once that can no longer be known."""
-        if not self.leading:
-            self.answers.append(Answer(handle, Code.notLeader, leader=self.raft.leader))
-        elif len(self._pending) >= PENDING_COMMANDS_MAX:
-            self.answers.append(Answer(handle, Code.busy, leader=self.node))
+    def submit(self, content: Any, handle: Any) -> None:
+        """Propose a command of the node's own.
+
+        It is answered once it was applied here, or once that can no longer be known. Requests of clients
+        do not come this way: they go into `proposals` as the frames they are.
+        """
+        self._submitted += 1
+        code = self.proposals.submit(content, self._own, self._submitted)
+        if code == Code.ok:
+            self._handles[self._submitted] = handle
         else:
-            self._pending.append(Command(content, size + COMMAND_BYTES, handle))
+            self.answers.append(Answer(handle, code, leader=self.raft.leader))
 
     def keep_alive(self, lease_high: int, lease_low: int, handle: Any) -> None:
         """Extend a lease by its TTL, if this node can show that it still leads."""
@@ -308,7 +298,7 @@ class Group:
             self._confirm()
             return
         for due in self.table.due(now_ms, DUE_PER_TURN_MAX):
-            self._pending.append(Command(_command_of(due), COMMAND_BYTES + len(due.key), None))
+            self.proposals.submit(_command_of(due))
         if self.table.timers_late(now_ms):
             self._poll_ms = now_ms
 
@@ -324,25 +314,10 @@ class Group:
         self._confirming = context
 
     def _propose(self) -> None:
-        while self._pending and self.leading:
-            batch: list[Command] = []
-            size = 0
-            for command in self._pending:
-                size += command.size
-                if batch and (len(batch) == BATCH_COMMANDS_MAX or size > BATCH_BYTES_MAX):
-                    break
-                batch.append(command)
-            if not self.raft.can_propose(size):
-                return
-            term = self.raft.term
-            contents = [command.content for command in batch]
-            try:
-                index = self.raft.propose(encode_entry(self.number, term, self.raft.next_index, contents))
-            except Refused:
-                return
-            self._inflight[index] = (term, batch)
-            for _ in batch:
-                self._pending.popleft()
+        """Natural batching: what collected while the last entry was under way is the next one."""
+        proposals, raft = self.proposals, self.raft
+        while self.leading and (size := proposals.next_bytes) and raft.can_propose(size):
+            raft.propose(proposals.seal(raft.term, raft.next_index))
 
     def _next_context(self) -> int:
         self._read_context += 1
@@ -395,62 +370,42 @@ class Group:
     def _apply(self, entry: Entry, now_ms: int) -> None:
         self.table.apply(entry.data, now_ms)
         self.observer.applied(self, entry)
-        proposed = self._inflight.pop(entry.index, None)
-        batch: list[Command] | None = None
-        if proposed is not None:
-            term, batch = proposed
-            if term != entry.term:
-                self._fail([command.handle for command in batch], Code.outcomeUnknown)
-                batch = None
-        if batch is not None or self._waiters:
-            self._route(self.table.outcomes_list(), batch)
+        self.proposals.applied(self.table)
+        if self._own.size:
+            self._take_own()
         if self._expiring:
             waiting, self._expiring = self._expiring, []
             for handle, lease_high, lease_low in waiting:
                 self._extend(handle, lease_high, lease_low, now_ms)
 
-    def _route(self, outcomes: list[Outcome], batch: list[Command] | None) -> None:
-        """Replies go to whoever proposed the command, wakes to whoever waits for that claim."""
-        for outcome in outcomes:
-            if outcome.position < 0:
-                for handle in self._waiters.pop((outcome.detail, outcome.waiter), ()):
-                    self._answer(handle, outcome)
-            elif batch is not None:
-                command = batch[outcome.position]
-                handle = command.handle
-                if handle is None:
-                    continue
-                if isinstance(handle, Noting):
-                    self._noting.pop(handle, None)
-                    continue
-                if outcome.code == Code.queued:
-                    waiter = (_slot_of(command.content), outcome.revision)
-                    self._waiters.setdefault(waiter, []).append(handle)
-                self._answer(handle, outcome)
-
-    def _answer(self, handle: Any, outcome: Outcome) -> None:
-        self.answers.append(
-            Answer(
-                handle,
-                outcome.code,
-                outcome.token,
-                outcome.revision,
-                outcome.count,
-                outcome.detail,
-                self.node,
-            )
-        )
-
-    def _fail(self, handles: Sequence[Any], code: int) -> None:
-        for handle in handles:
-            if handle is not None and not isinstance(handle, Noting):
-                self.answers.append(Answer(handle, code, leader=self.raft.leader))
+    def _take_own(self) -> None:
+        """Hand out the answers to what was submitted here; a wait gets another one when it ends."""
+        frames = memoryview(self._own.take())
+        while frames:
+            size = frame_size(frames)
+            reply = decode_reply(frames[:size])
+            frames = frames[size:]
+            code = Code[reply["code"]]
+            handle = self._handles[reply["id"]] if code == Code.queued else self._handles.pop(reply["id"])
+            if isinstance(handle, Noting):
+                self._noting.pop(handle, None)
+            elif handle is not None:
+                grant = reply.get("grant", {})
+                token, count = grant.get("token", 0), grant.get("count", 0)
+                if code == Code.notAcquired:
+                    token = reply["revision"]
+                self.answers.append(
+                    Answer(handle, code, token, reply["revision"], count, reply["detail"], reply["leader"])
+                )
 
     def _follow_role(self, ready: Ready, now_ms: int) -> None:
         if self.leading and (ready.role != LEADER or ready.term != self._leading_term):
             self._step_down()
-        if ready.role == LEADER and not self.leading:
+        if ready.role != LEADER:
+            self.proposals.follow(ready.leader)
+        elif not self.leading:
             self.leading = True
+            self.proposals.lead()
             self._leading_term = ready.term
             self._poll_ms = now_ms
             self.table.lead(now_ms)
@@ -462,15 +417,10 @@ class Group:
         self._unconfirmed = False
         self._confirming = 0
         self.table.follow()
-        for _, batch in self._inflight.values():
-            self._fail([command.handle for command in batch], Code.outcomeUnknown)
-        self._inflight.clear()
-        self._fail([command.handle for command in self._pending], Code.notLeader)
-        self._pending.clear()
-        for handles in self._waiters.values():
-            self._fail(handles, Code.notLeader)
-        self._waiters.clear()
-        self._fail([handle for handle, _, _ in self._expiring], Code.outcomeUnknown)
+        self.proposals.follow(self.raft.leader)
+        self._take_own()
+        for handle, _, _ in self._expiring:
+            self.answers.append(Answer(handle, Code.outcomeUnknown, leader=self.raft.leader))
         self._expiring.clear()
         self._noting.clear()
 
@@ -516,7 +466,7 @@ class Group:
             self._noting[noting] = None
             note = {"generation": generation, "remainingMs": 0}
             command = {"leaseHigh": lease_high, "leaseLow": lease_low, "noteRemaining": note}
-            self._pending.append(Command(command, COMMAND_BYTES, noting))
+            self.submit(command, noting)
 
     def _lose_reads(self, context: int) -> None:
         if context == self._confirming:
@@ -552,12 +502,6 @@ class Group:
     def transfer(self, target: int) -> None:
         """Hand leadership over; raises Refused."""
         self.raft.transfer(target)
-
-
-def _slot_of(content: dict[str, Any]) -> int:
-    """The slot of an acquire or acquireAll."""
-    several = content.get("acquireAll")
-    return slot_of(several["keys"][0] if several is not None else content["key"])
 
 
 def _command_of(due: Due) -> dict[str, Any]:

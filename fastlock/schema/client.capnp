@@ -69,7 +69,7 @@ struct Reply {
   group @2 :UInt32;
   detail @3 :UInt32;               # SettingId or Argument, where the code has one
   leader @4 :UInt64;               # node id to talk to directly; 0 = unknown
-  revision @5 :UInt64;             # of the change; of the enqueueing while queued
+  revision @5 :UInt64;             # of the change; of the enqueueing while queued; in a conflict the first holder's token
   message @6 :Text;                # for people; empty on the fast path
   union {
     done @7 :Void;

@@ -93,11 +93,12 @@ struct Beat {
 }
 
 struct Forward {
-  # Requests a node accepted for a group it does not lead, sent once to the leader.
-  group @0 :UInt32;
+  # Requests a node accepted for groups it does not lead, sent once to their leader. Each has an id of the
+  # forwarder's own, by which it knows the answer.
+  group @0 :UInt32;                # 0 = of several groups
   source @1 :UInt64;
   batch @2 :UInt64;
-  requests @3 :List(Data);         # Request frames
+  requests @3 :List(Data);         # each: one or more Request frames
 }
 
 struct ForwardReply {
@@ -105,7 +106,7 @@ struct ForwardReply {
   batch @1 :UInt64;
   code @2 :Log.Code;
   leader @3 :UInt64;
-  replies @4 :List(Data);          # Reply frames
+  replies @4 :List(Data);          # each: one or more Reply frames
 }
 
 struct Join {

@@ -173,4 +173,4 @@ class Client(Owner):
             # It may rise between repetitions, but never above the command's own sequence.
             below = min(attempt.session.acknowledged_below(), attempt.sequence)
             command = {**command, "acknowledgedBelow": below}
-        self.send(attempt, "submit", command, attempt.size)
+        self.send(attempt, "submit", command)
