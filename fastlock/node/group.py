@@ -216,6 +216,10 @@ class Group:
         """Read a lock as it is at some moment between this call and the answer."""
         self._collect("get", handle, (key,))
 
+    def confirm(self, handle: Any) -> None:
+        """Answer once this replica has everything that was committed before this call: then read it."""
+        self._collect("confirm", handle, ())
+
     def export(self, first: int, last: int, cursor: bytes, max_rows: int, handle: Any) -> None:
         """One page of records out of exported slots."""
         self._collect("export", handle, (first, last, cursor, max_rows))
@@ -442,6 +446,8 @@ class Group:
                         content=(slot_state, state),
                     )
                 )
+            elif kind == "confirm":
+                self.answers.append(Answer(handle, Code.ok, revision=self.table.revision))
             elif kind == "export":
                 page = self.table.export_rows(*arguments)
                 self.answers.append(Answer(handle, Code.ok, revision=self.table.revision, content=page))
