@@ -167,7 +167,7 @@ class StorageSection:
 class ServerSection:
     """What one connection, and all of them, may cost."""
 
-    connections_max: int = _setting(20_000, "Client connections.", 1, 1 << 20)
+    connections_max: int = _setting(16_384, "Client connections.", 1, 1 << 20)
     hello_timeout_ms: int = _setting(5_000, "From the connection to its hello.", 10, 600_000)
     idle_timeout_ms: int = _setting(
         0, "Silence after which a client connection is closed; 0: never.", 0, 86_400_000

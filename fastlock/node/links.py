@@ -409,9 +409,12 @@ async def listen(
     address: Address,
     what: str,
     backlog: int = 1024,
+    start_serving: bool = True,
 ) -> asyncio.Server:
     try:
-        return await loop.create_server(protocol, address.host, address.port, backlog=backlog)
+        return await loop.create_server(
+            protocol, address.host, address.port, backlog=backlog, start_serving=start_serving
+        )
     except OSError as error:
         raise AddressInUse(
             f"--{what} {address}: {error.strerror or error}: "
