@@ -37,7 +37,7 @@ ROOMS: dict[str, str] = {
     "client": "client.*",
     "fencing": "fencing datastore",
     "public": "__init__",
-    "cli": "cli demo __main__",
+    "cli": "cli.* demo __main__",
     "testing": "testing.*",
 }
 
