@@ -29,10 +29,14 @@ class Figure:
     unit: str
     bar: float | None
     yardsticks: float | None
+    # The bar is the least that will do, not the most.
+    at_least: bool = False
 
     @property
     def is_missed(self) -> bool:
-        return self.bar is not None and self.amount > self.bar
+        if self.bar is None:
+            return False
+        return self.amount < self.bar if self.at_least else self.amount > self.bar
 
 
 class Figures:
@@ -51,9 +55,11 @@ class Figures:
             self.yardstick_ns, loops.memcpy_and_hash_ns(self._keys, KEY_BYTES, YARDSTICK_KEYS)
         )
 
-    def record(self, name: str, amount: float, unit: str, bar: float | None = None) -> None:
+    def record(
+        self, name: str, amount: float, unit: str, bar: float | None = None, at_least: bool = False
+    ) -> None:
         yardsticks = amount / self.yardstick_ns if unit == "ns" else None
-        self.recorded.append(Figure(name, amount, unit, bar, yardsticks))
+        self.recorded.append(Figure(name, amount, unit, bar, yardsticks, at_least))
 
 
 _session_figures: Figures | None = None
@@ -68,7 +74,7 @@ def session_figures() -> Figures:
 
 @pytest.fixture
 def figures(session_figures: Figures) -> Iterator[Figures]:
-    """Where a benchmark records its figures; fails it at the end if one is above its bar."""
+    """Where a benchmark records its figures; fails it at the end if one misses its bar."""
     before = len(session_figures.recorded)
     yield session_figures
     missed = [figure for figure in session_figures.recorded[before:] if figure.is_missed]
