@@ -72,8 +72,11 @@ class Template:
 class Traffic:
     """Knows which keys are held, and writes the batches that acquire and release more."""
 
-    def __init__(self, seed: int, revision: int, ttl_ms: int = 30_000) -> None:
+    def __init__(
+        self, seed: int, revision: int, ttl_ms: int = 30_000, batch_commands: int = BATCH_COMMANDS
+    ) -> None:
         self.revision = revision
+        self._batch_commands = batch_commands
         self.held: list[Held] = []
         self._random = random.Random(seed)
         self._next_id = 1
@@ -85,15 +88,15 @@ class Traffic:
     def acquires(self, count: int) -> list[bytes]:
         """Batches that acquire `count` keys nobody has, each with a lease that ends with its lock."""
         return [
-            self._acquire.batch([self._acquire_row() for _ in range(min(BATCH_COMMANDS, count - done))])
-            for done in range(0, count, BATCH_COMMANDS)
+            self._acquire.batch([self._acquire_row() for _ in range(min(self._batch_commands, count - done))])
+            for done in range(0, count, self._batch_commands)
         ]
 
     def releases(self, count: int) -> list[bytes]:
         """Batches that release `count` of the held keys, in random order."""
         return [
-            self._release.batch([self._release_row() for _ in range(min(BATCH_COMMANDS, count - done))])
-            for done in range(0, count, BATCH_COMMANDS)
+            self._release.batch([self._release_row() for _ in range(min(self._batch_commands, count - done))])
+            for done in range(0, count, self._batch_commands)
         ]
 
     def _take_id(self) -> int:
