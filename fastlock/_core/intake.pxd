@@ -24,6 +24,7 @@ cdef class Intake:
     cdef PyObject* queues[GROUPS_LIMIT]
     cdef uint32_t[SLOTS_TOTAL] slot_groups
     cdef list others
+    cdef list fed                    # numbers of the groups that got commands since take_fed()
     cdef buffer_t scratch            # a request that came in several segments
     cdef request_t request
     cdef readonly uint64_t commands  # taken or handed on, ever

@@ -44,5 +44,8 @@ class Intake:
         connection they came from must be closed; what came before them was taken.
         """
 
+    def take_fed(self) -> list[int]:
+        """The numbers of the groups that got commands since the last call."""
+
     def take_others(self) -> list[tuple[Replies, dict[str, Any]]]:
         """The requests that are no commands, as (replies, dict), since the last call."""

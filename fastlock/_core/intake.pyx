@@ -43,6 +43,7 @@ cdef class Intake:
         self.forwards = forwards
         self.groups = {}
         self.others = []
+        self.fed = []
         for slot in range(SLOTS_TOTAL):
             self.slot_groups[slot] = NO_GROUP
 
@@ -135,6 +136,9 @@ cdef class Intake:
         proposals = <Proposals>self.queues[group]
         if proposals.leading:
             code = CODE_BUSY if proposals.is_busy() else proposals.add(origin, slot, &self.request.command)
+            if not proposals.is_fed:
+                proposals.is_fed = True
+                self.fed.append(group)
         elif replies.is_forwarder or proposals.leader == 0 or proposals.leader == proposals.node:
             code = CODE_NOT_LEADER
         else:
@@ -144,6 +148,16 @@ cdef class Intake:
         if code != CODE_OK:
             self.board.refuse(origin, code, group, proposals.leader)
         return 0
+
+    def take_fed(self) -> list:
+        """The numbers of the groups that got commands since the last call."""
+        cdef list taken = self.fed
+        if taken:
+            self.fed = []
+            for group in taken:
+                if group in self.groups:
+                    (<Proposals>self.groups[group]).is_fed = False
+        return taken
 
     def take_others(self) -> list:
         """The requests that are no commands, as (replies, dict), since the last call."""

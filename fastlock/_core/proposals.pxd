@@ -14,6 +14,7 @@ cdef class Proposals:
     cdef readonly uint64_t node
     cdef readonly uint64_t leader    # 0 = not known
     cdef readonly bint leading
+    cdef bint is_fed                 # in the intake's list of those that got commands
     cdef public uint32_t retry_ms
     cdef Switchboard board
     cdef Waiters waiters

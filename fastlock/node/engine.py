@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 from fastlock._core.forwards import Forwards
@@ -39,12 +40,20 @@ class Engine:
         self.board = Switchboard()
         self.forwards = Forwards(node, self.board, seed())
         self.intake = Intake(self.board, self.forwards)
-        self.groups: dict[int, Group] = {
-            number: Group(number, node, storage, settings, members, seed(), now_ms, observer, self.board)
-            for number in groups
-        }
-        for group in self.groups.values():
+        self._messages: list[Message] = []
+        # Groups that something came in for, and when the others want their next turn: (time, number). Of each
+        # group one plan is the earliest; a later one that is found outdated is ignored.
+        self._touched: list[Group] = []
+        self._plans: list[tuple[int, int]] = []
+        self._planned_ms: dict[int, int] = {}
+        self.groups: dict[int, Group] = {}
+        for number in groups:
+            group = Group(
+                number, node, storage, settings, members, seed(), now_ms, observer, self.board, self._touched
+            )
+            self.groups[number] = group
             self.intake.add_group(group.proposals)
+            self._plan(group)
 
     # Connections and what they send.
 
@@ -68,30 +77,55 @@ class Engine:
     # The turn.
 
     def turn(self, now_ms: int) -> None:
-        """Take in what the disk finished, then give every group its turn."""
+        """Take in what the disk finished, then give a turn to every group that has something to do."""
         for number, write_seq in self._storage.take_durable():
             self.groups[number].durable(write_seq)
         for number, index in self._storage.take_checkpoints():
             self.groups[number].checkpoint_durable(index)
         if self.forwards.count:
             self.forwards.expire(max(now_ms - FORWARD_TIMEOUT_MS, 0))
-        for group in self.groups.values():
+        for number in self.intake.take_fed():
+            self.groups[number].touch()
+        self._wake(now_ms)
+        for group in self._touched[:]:
             group.turn(now_ms)
+            self._plan(group)
+            if group.outbox:
+                self._messages.extend(group.outbox)
+                group.outbox = []
+        self._touched.clear()
+
+    def _wake(self, now_ms: int) -> None:
+        """Touch the groups whose time has come."""
+        plans = self._plans
+        while plans and plans[0][0] <= now_ms:
+            planned_ms, number = heappop(plans)
+            if self._planned_ms.get(number) != planned_ms:
+                continue
+            del self._planned_ms[number]
+            group = self.groups[number]
+            if group.wake_ms <= now_ms:
+                group.touch()
+            else:
+                self._plan(group)
+
+    def _plan(self, group: Group) -> None:
+        """A plan that comes too early is made again then: most turns only postpone what is planned."""
+        planned_ms = self._planned_ms.get(group.number)
+        if planned_ms is None or group.wake_ms < planned_ms:
+            self._planned_ms[group.number] = group.wake_ms
+            heappush(self._plans, (group.wake_ms, group.number))
 
     @property
     def wake_ms(self) -> int:
         """When `turn` must be called next, at the latest."""
-        return min(group.wake_ms for group in self.groups.values())
+        return self._plans[0][0]
 
     # What leaves.
 
     def take_messages(self) -> list[Message]:
         """What may leave this node, in order."""
-        messages: list[Message] = []
-        for group in self.groups.values():
-            if group.outbox:
-                messages.extend(group.outbox)
-                group.outbox = []
+        messages, self._messages = self._messages, []
         return messages
 
     def take_forwards(self) -> list[tuple[int, bytes]]:

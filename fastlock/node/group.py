@@ -113,6 +113,7 @@ class Group:
         now_ms: int,
         observer: Observer,
         board: Switchboard,
+        touched: list[Group],
         may_vote: bool = True,
     ) -> None:
         self.number = number
@@ -122,6 +123,9 @@ class Group:
         self.observer = observer
         # Differs from start to start, so that what was asked before a restart is not taken for ours.
         self.start_id = seed & 0xFFFFFFFF
+        # The engine's list of groups that something came in for since their last turn.
+        self._touched_groups = touched
+        self._touched = False
         self.outbox: list[Message] = []
         self.answers: list[Answer] = []
         self.table = LockTable(
@@ -169,11 +173,13 @@ class Group:
         self._unconfirmed = False
         self._confirming = 0
         self._turn_ms = now_ms
-        self._wake_ms = now_ms
+        # When `turn` must be called next, at the latest.
+        self.wake_ms = now_ms
         self._poll_ms = now_ms
         self.checkpointer = Checkpointer(self)
         self.sender = SnapshotSender(self)
         self.receiver = SnapshotReceiver(self)
+        self.touch()
 
     def load_rows(self) -> None:
         """Restore the table from the newest durable checkpoint."""
@@ -189,7 +195,14 @@ class Group:
 
     # What the world hands in.
 
+    def touch(self) -> None:
+        """Something came in: the engine's next turn includes this group."""
+        if not self._touched:
+            self._touched = True
+            self._touched_groups.append(self)
+
     def step(self, message: Message, now_ms: int) -> None:
+        self.touch()
         self.raft.step(message, now_ms)
 
     def submit(self, content: Any, handle: Any) -> None:
@@ -198,6 +211,7 @@ class Group:
         It is answered once it was applied here, or once that can no longer be known. Requests of clients
         do not come this way: they go into `proposals` as the frames they are.
         """
+        self.touch()
         self._submitted += 1
         code = self.proposals.submit(content, self._own, self._submitted)
         if code == Code.ok:
@@ -225,6 +239,7 @@ class Group:
         self._collect("export", handle, (first, last, cursor, max_rows))
 
     def _collect(self, kind: str, handle: Any, arguments: tuple[Any, ...]) -> None:
+        self.touch()
         if len(self._reads_collected) >= READS_WAITING_MAX:
             self.answers.append(Answer(handle, Code.busy, leader=self.raft.leader))
         else:
@@ -242,9 +257,11 @@ class Group:
 
     def durable(self, write_seq: int) -> None:
         """Storage acknowledged; what waited for it may leave."""
+        self.touch()
         self.outbox.extend(self.raft.persisted(write_seq))
 
     def checkpoint_durable(self, index: int) -> None:
+        self.touch()
         if self.receiver.awaits(index):
             self.receiver.installed()
         else:
@@ -254,36 +271,34 @@ class Group:
 
     def turn(self, now_ms: int) -> None:
         """Let time pass and do everything there is to do."""
-        self._mind_the_gap(now_ms)
+        self._touched = False
+        raft = self.raft
+        if self.leading:
+            self._mind_the_gap(now_ms)
         self._turn_ms = now_ms
-        self.raft.tick(now_ms)
+        raft.tick(now_ms)
         if self.leading and now_ms >= self._poll_ms:
             self._expire(now_ms)
-        self._ask_reads()
+        if self._reads_collected:
+            self._ask_reads()
         while True:
-            self._propose()
-            if not self.raft.has_ready:
+            if self.leading:
+                self._propose()
+            if not raft.has_ready:
                 break
-            self._take(self.raft.ready(), now_ms)
+            self._take(raft.ready(), now_ms)
         self.checkpointer.step(now_ms)
         if self._watches and self.table.revision != self._watched_revision:
             self._watched_revision = self.table.revision
             for watch in list(self._watches.values()):
                 self._push(watch)
-        self._wake_ms = self._next_wake_ms(now_ms)
-
-    @property
-    def wake_ms(self) -> int:
-        """When `turn` must be called next, at the latest."""
-        return self._wake_ms
+        self.wake_ms = now_ms if self.checkpointer.busy else self._next_wake_ms(now_ms)
 
     def _next_wake_ms(self, now_ms: int) -> int:
         wake_ms = self.raft.next_tick_ms
-        if self.checkpointer.busy or self.raft.has_ready:
-            return now_ms
-        if self.leading:
-            wake_ms = min(wake_ms, self._poll_ms)
-        return max(wake_ms, now_ms)
+        if self.leading and self._poll_ms < wake_ms:
+            wake_ms = self._poll_ms
+        return wake_ms if wake_ms > now_ms else now_ms
 
     def _mind_the_gap(self, now_ms: int) -> None:
         """A leader that did not run for a while may not blame its clients for the silence.
@@ -291,7 +306,7 @@ class Group:
         Their keep-alives may lie in its own input queue, and it may be deposed without knowing: it
         moves all deadlines by the gap and confirms that it leads before it proposes an expire.
         """
-        if now_ms - self._wake_ms <= self.settings.heartbeat_ms or not self.leading:
+        if now_ms - self.wake_ms <= self.settings.heartbeat_ms:
             return
         self.table.skip_time(now_ms - self._turn_ms)
         self._unconfirmed = True
@@ -320,7 +335,7 @@ class Group:
     def _propose(self) -> None:
         """Natural batching: what collected while the last entry was under way is the next one."""
         proposals, raft = self.proposals, self.raft
-        while self.leading and (size := proposals.next_bytes) and raft.can_propose(size):
+        while (size := proposals.next_bytes) and raft.can_propose(size):
             raft.propose(proposals.seal(raft.term, raft.next_index))
 
     def _next_context(self) -> int:
@@ -329,8 +344,6 @@ class Group:
 
     def _ask_reads(self) -> None:
         """Everything collected since the last turn is confirmed by one read."""
-        if not self._reads_collected:
-            return
         collected, self._reads_collected = self._reads_collected, []
         context = self._next_context()
         try:
@@ -503,11 +516,18 @@ class Group:
 
     def change_members(self, members: Sequence[Member]) -> int:
         """Propose a configuration that differs in one member; raises Refused."""
+        self.touch()
         return self.raft.propose_membership(members)
 
     def transfer(self, target: int) -> None:
         """Hand leadership over; raises Refused."""
+        self.touch()
         self.raft.transfer(target)
+
+    def unreachable(self, node: int) -> None:
+        """The link to a member broke: what was under way to it may be lost."""
+        self.touch()
+        self.raft.report_unreachable(node)
 
 
 def _command_of(due: Due) -> dict[str, Any]:
