@@ -524,6 +524,11 @@ class Group:
         self.touch()
         self.raft.transfer(target)
 
+    def campaign(self) -> None:
+        """Ask for leadership at once; raises Refused."""
+        self.touch()
+        self.raft.campaign()
+
     def unreachable(self, node: int) -> None:
         """The link to a member broke: what was under way to it may be lost."""
         self.touch()

@@ -444,7 +444,7 @@ class Node:
         if self.engine is not None:
             self.engine.forward_lost(node)
             for group in self.engine.groups.values():
-                group.raft.report_unreachable(node)
+                group.unreachable(node)
             self.schedule()
 
     def receive(self, node: int, frame: memoryview) -> None:

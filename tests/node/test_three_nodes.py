@@ -88,7 +88,7 @@ def test_a_node_that_stops_hands_its_leads_over_first(tmp_path: Path) -> None:
             engine = cluster.nodes[1].engine
             assert engine is not None
             for group in engine.groups.values():
-                group.raft.campaign()
+                group.campaign()
             cluster.nodes[1].schedule()
             await until(
                 lambda: all(cluster.leader(group) == 1 for group in range(4)), "node 1 leads everything"
