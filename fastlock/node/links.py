@@ -126,12 +126,13 @@ class Link(asyncio.BufferedProtocol):
             self.refuse(Code.helloExpected, "the first frame on a link is a hello")
             return
         if hello["code"] != "ok":
-            links.refused(self, f"{hello['message'] or hello['code']}")
+            why = hello["message"] or hello["code"]
+            links.complain(self.node, f"{self.name} does not let this node in: {why}", why)
             self.drop()
             return
         code, message = links.judge(hello, self.node)
         if code != Code.ok:
-            _log.warning("%s is not let in: %s", self.name, message)
+            links.complain(hello["node"], f"{self.name} is not let in: {message}", message)
             self.refuse(code, message)
             return
         self._greeted = True
@@ -200,7 +201,7 @@ class Links:
         self._strangers: set[Link] = set()
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
-        self._refusals: dict[int, str] = {}
+        self._complaints: dict[int, str] = {}
         self.dropped_messages = 0
 
     # Listening and dialling
@@ -277,10 +278,12 @@ class Links:
     def judge(self, hello: Mapping[str, Any], expected: int) -> tuple[Code, str]:
         """Whether a hello is one of a member's, and why not."""
         cluster, node, _ = self._identity
-        high, low = cluster >> 64, cluster & (1 << 64) - 1
-        code = Code(check_hello(hello, cluster_high=high, cluster_low=low, node=0, peer_node=expected))
+        theirs = hello["clusterHigh"] << 64 | hello["clusterLow"]
+        # Who is empty has no cluster yet: the introduction says what it is to do about that.
+        known = cluster if theirs else 0
+        high, low = known >> 64, known & (1 << 64) - 1
+        code = Code(check_hello(hello, cluster_high=high, cluster_low=low, peer_node=expected))
         if code == Code.wrongCluster:
-            theirs = hello["clusterHigh"] << 64 | hello["clusterLow"]
             return code, f"this is cluster {cluster:032x}, not {theirs:032x}: check --cluster and --data-dir"
         if code != Code.ok:
             return code, f"{code.name}: a hello of version {hello['version']} as node {hello['node']}"
@@ -309,14 +312,14 @@ class Links:
                 message = (
                     f"node {link.node} is linked already, as {before.name}: two processes have this number"
                 )
-                _log.error("%s", message)
+                self.complain(link.node, message, message)
                 link.refuse(Code.wrongNode, message)
                 return False
             before.drop()
             self._forget(before)
         self._strangers.discard(link)
         self._links[link.node] = link
-        self._refusals.pop(link.node, None)
+        self._complaints.pop(link.node, None)
         _log.info("linked with %s", link.name)
         return True
 
@@ -329,11 +332,13 @@ class Links:
         if other is not None:
             link.is_member = other.stage != Stage.empty and other.cluster == self._identity.cluster
 
-    def refused(self, link: Link, why: str) -> None:
-        """Said once, not at every attempt."""
-        if self._refusals.get(link.node) != why:
-            self._refusals[link.node] = why
-            _log.error("%s does not let this node in: %s", link.name, why)
+    def complain(self, node: int, line: str, why: str) -> None:
+        """Said once for each reason, not at every attempt."""
+        if self._complaints.get(node) != why:
+            if len(self._complaints) >= STRANGERS_MAX:
+                self._complaints.clear()
+            self._complaints[node] = why
+            _log.error("%s", line)
 
     def lost(self, link: Link) -> None:
         self._strangers.discard(link)
