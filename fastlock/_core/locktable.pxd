@@ -18,7 +18,7 @@ from fastlock._core.types cimport outcome_t, slice_t
 
 cdef enum:
     LINE_BYTES = 64
-    KEY_INLINE_BYTES = 30
+    KEY_INLINE_BYTES = 34
     # `marks` of a row, lease or session: which dirty list it is in (list n: bit n), whether the last
     # frozen checkpoint has it, and whether this command still has to see if it may go.
     MARK_LIST_0 = 1
@@ -26,6 +26,7 @@ cdef enum:
     MARK_STORED = 4
     MARK_SWEEP = 8
     MARK_NOTING = 16           # of a lease: due() asked for a note, and it was not changed since
+    MARK_GONE = 32             # given back to the slab; which list its handle is in still holds
     # Dirty lists, by what they hold.
     DIRTY_ROWS = 0
     DIRTY_LEASES = 1
@@ -35,7 +36,7 @@ cdef enum:
     CLAIM_DELAY_MASK = (1 << 22) - 1
     CLAIM_MODE_SHIFT = 24
     CLAIM_WAITS = 1 << 30
-    OWNER_INLINE_BYTES = 16
+    OWNER_INLINE_BYTES = 20
     # What a timer of the wheel is for.
     TIMER_LEASE = 1
     TIMER_SESSION = 2
@@ -50,7 +51,6 @@ cdef struct row_t:
     uint32_t waiter_last
     uint32_t waiter_count
     uint32_t extra                   # what few rows have, if this one does
-    uint32_t dirty_position
     uint16_t slot
     uint16_t key_size                # 0: given back to the slab
     uint8_t mode
@@ -89,7 +89,6 @@ cdef struct lease_t:
     uint32_t claim_count
     uint32_t timer                   # 0: never expires, or ended
     uint32_t ahead_s                 # it runs out so much later than its timer fires
-    uint32_t dirty_position
     uint16_t owner_size
     uint8_t bound
     uint8_t marks
@@ -129,7 +128,6 @@ cdef struct session_t:
     answer_t* answers
     uint32_t capacity                # 0 or a power of two
     uint32_t timer
-    uint32_t dirty_position
     uint8_t marks
 
 
@@ -157,6 +155,7 @@ cdef struct orders_t:
 cdef struct dirty_t:
     handles_t[DIRTY_KINDS] listed0
     handles_t[DIRTY_KINDS] listed1
+    uint64_t to_write                # live items in the lists of the checkpoint to come
     buffer_t[2] deletes              # row keys, each behind its size
     uint32_t[2] delete_count
     buffer_t images                  # rows of the frozen checkpoint that were touched or dropped since

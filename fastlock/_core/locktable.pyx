@@ -404,6 +404,7 @@ cdef void prefetch_commands(table_t* t, const command_t* commands, uint32_t coun
     """
     cdef uint32_t[PREFETCH_COMMANDS] rows
     cdef uint32_t[PREFETCH_COMMANDS] leases
+    cdef uint32_t free_row = t.rows.free_first
     cdef uint32_t i
     cdef probe_t probe
     for i in range(count):
@@ -424,7 +425,8 @@ cdef void prefetch_commands(table_t* t, const command_t* commands, uint32_t coun
     for i in range(count):
         if rows[i]:
             prefetch_around_row(t, row_at(t, rows[i]))
-            prefetch_dirty_tail(t, i)
+        elif commands[i].kind == COMMAND_ACQUIRE:
+            free_row = prefetch_next_row(t, free_row)
         if leases[i]:
             prefetch_around_lease(t, lease_at(t, leases[i]))
     for i in range(count):
@@ -433,26 +435,21 @@ cdef void prefetch_commands(table_t* t, const command_t* commands, uint32_t coun
 
 
 cdef inline void prefetch_around_row(table_t* t, const row_t* row) noexcept nogil:
-    """What a departure touches beside the row: its claim, and its place in the dirty list."""
     if row.holder_first:
         prefetch(claim_at(t, row.holder_first))
-    prefetch(&dirty_list(&t.dirty, t.dirty.now, DIRTY_ROWS).items[row.dirty_position])
-
-
-cdef inline void prefetch_dirty_tail(table_t* t, uint32_t i) noexcept nogil:
-    """What fills the gaps that departures leave in the dirty lists: the last items, from the end."""
-    cdef handles_t* rows = dirty_list(&t.dirty, t.dirty.now, DIRTY_ROWS)
-    cdef handles_t* leases = dirty_list(&t.dirty, t.dirty.now, DIRTY_LEASES)
-    if i < rows.count:
-        prefetch_to_write(&row_at(t, rows.items[rows.count - 1 - i]).dirty_position)
-    if i < leases.count:
-        prefetch_to_write(&lease_at(t, leases.items[leases.count - 1 - i]).dirty_position)
 
 
 cdef inline void prefetch_around_lease(table_t* t, const lease_t* lease) noexcept nogil:
     if lease.timer:
         prefetch_item(wheel_node(&t.wheel, lease.timer), sizeof(wheel_node_t))
-    prefetch(&dirty_list(&t.dirty, t.dirty.now, DIRTY_LEASES).items[lease.dirty_position])
+
+
+cdef inline uint32_t prefetch_next_row(table_t* t, uint32_t handle) noexcept nogil:
+    """What a row to come needs beside the given-back one it will take; the handle of the one after it."""
+    if handle == 0:
+        return 0
+    prefetch_to_write(&t.row_slots[handle])
+    return (<uint32_t*>row_at(t, handle))[0]
 
 
 cdef inline void prefetch_around_timer(table_t* t, const wheel_node_t* node) noexcept nogil:

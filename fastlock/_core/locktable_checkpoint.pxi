@@ -4,14 +4,11 @@
 cdef enum:
     EXPORT_SCANNED_MAX = 8192
     CHECKPOINT_BYTES_KEPT = 1 << 20    # of a buffer, between two checkpoints
+    TAKEN_AHEAD = 8                    # how far ahead of its turn a dirty item is asked for
 
 
 cdef uint64_t dirty_total(table_t* t) noexcept:
-    cdef uint64_t total = t.dirty.delete_count[t.dirty.now]
-    cdef uint32_t kind
-    for kind in range(DIRTY_KINDS):
-        total += dirty_list(&t.dirty, t.dirty.now, kind).count
-    return total
+    return t.dirty.delete_count[t.dirty.now] + t.dirty.to_write
 
 
 cdef int encode_group(table_t* t, buffer_t* out, uint64_t index, uint64_t term, uint64_t floor,
@@ -89,6 +86,7 @@ cdef object freeze_table(LockTable self):
     dirty.is_frozen = True
     dirty.group_taken = False
     dirty.now = 1 - dirty.now
+    dirty.to_write = 0
     return Frozen(t.applied_index, t.applied_term, t.revision, rows + 1)
 
 
@@ -100,20 +98,31 @@ cdef inline bytes read_sized(const buffer_t* source, uint64_t* at):
     return content
 
 
-cdef tuple take_listed(table_t* t, uint32_t kind):
-    """Encodes the last item of a frozen list and takes it out."""
+cdef int take_listed(table_t* t, uint32_t kind, list rows) except -1:
+    """Takes the last handle out of a frozen list, and encodes its item if that is still to be written."""
     cdef uint32_t frozen = 1 - t.dirty.now
     cdef handles_t* list = dirty_list(&t.dirty, frozen, kind)
-    cdef uint32_t handle = list.items[list.count - 1]
+    cdef uint32_t handle
+    cdef uint8_t* marks
     cdef uint64_t at = 0
+    list.count -= 1
+    handle = list.items[list.count]
+    if list.count >= TAKEN_AHEAD:
+        prefetch(dirty_marks(t, kind, list.items[list.count - TAKEN_AHEAD]))
+    marks = dirty_marks(t, kind, handle)
+    if not marks[0] & (MARK_LIST_0 << frozen):
+        return 0
+    if marks[0] & MARK_GONE:
+        marks[0] = MARK_GONE
+        return 0
     t.scratch.size = 0
     append_row_key(t, &t.scratch, kind, handle)
     key = read_sized(&t.scratch, &at)
     t.scratch.size = 0
     encode_item(t, &t.scratch, kind, handle)
-    dirty_unlist(t, frozen, kind, handle)
-    dirty_marks(t, kind, handle)[0] |= MARK_STORED
-    return key, PyBytes_FromStringAndSize(<const char*>t.scratch.data, t.scratch.size)
+    mark_stored(marks)
+    rows.append((key, PyBytes_FromStringAndSize(<const char*>t.scratch.data, t.scratch.size)))
+    return 0
 
 
 cdef list take_frozen(table_t* t, uint32_t max_rows):
@@ -128,7 +137,7 @@ cdef list take_frozen(table_t* t, uint32_t max_rows):
         rows.append((key, read_sized(&dirty.images, &dirty.images_read)))
     for kind in range(DIRTY_KINDS):
         while <uint32_t>len(rows) < max_rows and dirty_list(dirty, 1 - dirty.now, kind).count:
-            rows.append(take_listed(t, kind))
+            take_listed(t, kind, rows)
     if <uint32_t>len(rows) < max_rows and not dirty.group_taken:
         dirty.group_taken = True
         rows.append((bytes([ROW_KIND_GROUP]),

@@ -1,26 +1,20 @@
 """What the next checkpoint has to write: dirty lists, deletes, and images of frozen rows touched too early.
 
-Each row, lease and session is in at most one list: the one of the checkpoint to come, or the frozen one's
-until its row was taken. Whoever is about to change it calls touch_… first, so that
+Lists hold handles. Each row, lease and session is in at most one: the one of the checkpoint to come, or the
+frozen one's until its row was taken. Whoever is about to change it calls touch_… first, so that
 
 1. a frozen one is encoded as it was at the checkpoint's index before it changes, and
 2. the checkpoint to come will write it.
 
-Whoever drops it calls forget_…: it leaves its list, and only if an earlier checkpoint has it (or the frozen
-one is about to) does the checkpoint to come delete it.
+Whoever drops it calls forget_…: only if an earlier checkpoint has it (or the frozen one is about to) does the
+checkpoint to come delete it. Its handle stays in the list, because taking it out would touch memory that
+nothing else needs; the item's mark says so also after it was given back. Whatever takes the handle next finds
+itself listed, and a handle that nothing took is passed over.
 """
 
 
 cdef inline handles_t* dirty_list(dirty_t* dirty, uint32_t which, uint32_t kind) noexcept nogil:
     return &dirty.listed1[kind] if which else &dirty.listed0[kind]
-
-
-cdef inline uint32_t* dirty_position(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
-    if kind == DIRTY_ROWS:
-        return &row_at(t, handle).dirty_position
-    if kind == DIRTY_LEASES:
-        return &lease_at(t, handle).dirty_position
-    return &session_at(t, handle).dirty_position
 
 
 cdef inline uint8_t* dirty_marks(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
@@ -32,29 +26,20 @@ cdef inline uint8_t* dirty_marks(table_t* t, uint32_t kind, uint32_t handle) noe
 
 
 cdef inline void dirty_enlist(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
-    cdef handles_t* list = dirty_list(&t.dirty, t.dirty.now, kind)
-    dirty_position(t, kind, handle)[0] = list.count
-    handles_push(list, handle)
+    handles_push(dirty_list(&t.dirty, t.dirty.now, kind), handle)
     dirty_marks(t, kind, handle)[0] |= <uint8_t>(MARK_LIST_0 << t.dirty.now)
+    t.dirty.to_write += 1
 
 
-cdef inline void dirty_unlist(table_t* t, uint32_t which, uint32_t kind, uint32_t handle) noexcept nogil:
-    """Takes an item out of a list; the list's last one takes its place."""
-    cdef handles_t* list = dirty_list(&t.dirty, which, kind)
-    cdef uint32_t position = dirty_position(t, kind, handle)[0]
-    cdef uint32_t last
-    list.count -= 1
-    last = list.items[list.count]
-    list.items[position] = last
-    dirty_position(t, kind, last)[0] = position
-    dirty_marks(t, kind, handle)[0] &= <uint8_t>~(MARK_LIST_0 << which)
+cdef inline void mark_stored(uint8_t* marks) noexcept nogil:
+    """The frozen checkpoint has the item; its handle in the frozen list means nothing any more."""
+    marks[0] = <uint8_t>(marks[0] & ~(MARK_LIST_0 | MARK_LIST_1) | MARK_STORED)
 
 
 cdef void keep_image(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
     """Moves a frozen item from its list to the images."""
-    dirty_unlist(t, 1 - t.dirty.now, kind, handle)
     append_image(t, kind, handle)
-    dirty_marks(t, kind, handle)[0] |= MARK_STORED
+    mark_stored(dirty_marks(t, kind, handle))
 
 
 cdef inline void touch_item(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
@@ -87,13 +72,21 @@ cdef void delete_stored(table_t* t, uint32_t kind, uint32_t handle) noexcept nog
 
 
 cdef inline void forget_item(table_t* t, uint32_t kind, uint32_t handle) noexcept nogil:
-    cdef uint32_t marks = dirty_marks(t, kind, handle)[0]
-    if marks & (MARK_LIST_0 << t.dirty.now):
-        dirty_unlist(t, t.dirty.now, kind, handle)
-    elif marks & (MARK_LIST_0 | MARK_LIST_1):
+    cdef uint8_t* marks = dirty_marks(t, kind, handle)
+    cdef uint32_t listed = marks[0] & (MARK_LIST_0 << t.dirty.now)
+    if listed:
+        t.dirty.to_write -= 1
+    elif marks[0] & (MARK_LIST_0 | MARK_LIST_1):
         keep_image(t, kind, handle)
-    if dirty_marks(t, kind, handle)[0] & MARK_STORED:
+    if marks[0] & MARK_STORED:
         delete_stored(t, kind, handle)
+    marks[0] = <uint8_t>(listed | MARK_GONE)
+
+
+cdef inline void inherit_listing(table_t* t, uint8_t* marks, uint32_t before) noexcept nogil:
+    """A new item takes over from the one that was behind its handle that the handle is in the list to come."""
+    marks[0] = <uint8_t>(before & (MARK_LIST_0 << t.dirty.now))
+    t.dirty.to_write += marks[0] != 0
 
 
 cdef inline void forget_row(table_t* t, uint32_t handle) noexcept nogil:

@@ -67,8 +67,10 @@ cdef void orders_sort(orders_t* list) noexcept nogil:
 
 
 cdef inline void prefetch_item(const void* item, size_t size) noexcept nogil:
-    """Asks for an item of a slab. Only those of a line's size never straddle two."""
+    """Asks for every cache line of an item of a slab. Only those of a line's size never straddle two."""
     prefetch(item)
+    if size > LINE_BYTES:
+        prefetch(<const uint8_t*>item + LINE_BYTES)
     if size != LINE_BYTES:
         prefetch(<const uint8_t*>item + size - 1)
 
@@ -286,12 +288,14 @@ cdef uint8_t* copy_of(slice_t content) noexcept nogil:
 
 
 cdef uint32_t add_row(table_t* t, slice_t key, uint64_t hash, uint16_t slot) noexcept nogil:
+    cdef uint32_t before = row_at(t, t.rows.free_first).marks if t.rows.free_first else 0
     cdef uint32_t handle = take_item(&t.rows, sizeof(row_t))
     cdef row_t* row
     cdef uint8_t* copy
     if not index_put(&t.row_index, tag_of_hash(hash), handle):
         out_of_memory()
     row = row_at(t, handle)
+    inherit_listing(t, &row.marks, before)
     row.slot = slot
     row.key_size = <uint16_t>key.size
     if key.size <= KEY_INLINE_BYTES:
@@ -303,7 +307,6 @@ cdef uint32_t add_row(table_t* t, slice_t key, uint64_t hash, uint16_t slot) noe
     if handle >= t.row_slots_capacity and not reserve_row_slots(t, 1):
         out_of_memory()
     t.row_slots[handle] = slot
-    prefetch_to_write(&t.row_slots[t.rows.free_first])
     touch_row(t, handle)
     return handle
 
@@ -517,11 +520,13 @@ cdef bint collect_ring(table_t* t, uint32_t handle) noexcept nogil:
 
 cdef uint32_t add_lease(table_t* t, uint64_t high, uint64_t low, int64_t ttl_ms, slice_t owner, bint bound,
                         uint64_t generation) noexcept nogil:
+    cdef uint32_t before = lease_at(t, t.leases.free_first).marks if t.leases.free_first else 0
     cdef uint32_t handle = take_item(&t.leases, sizeof(lease_t))
     cdef lease_t* lease
     if not index_put(&t.lease_index, tag_of_lease(t, high, low), handle):
         out_of_memory()
     lease = lease_at(t, handle)
+    inherit_listing(t, &lease.marks, before)
     lease.high = high
     lease.low = low
     lease.ttl_ms = ttl_ms
@@ -545,11 +550,13 @@ cdef void remove_lease(table_t* t, uint32_t handle) noexcept nogil:
 
 
 cdef uint32_t add_session(table_t* t, uint64_t id, uint64_t lifetime_ms) noexcept nogil:
+    cdef uint32_t before = session_at(t, t.sessions.free_first).marks if t.sessions.free_first else 0
     cdef uint32_t handle = take_item(&t.sessions, sizeof(session_t))
     cdef session_t* session
     if not index_put(&t.session_index, tag_of_session(id), handle):
         out_of_memory()
     session = session_at(t, handle)
+    inherit_listing(t, &session.marks, before)
     session.id = id
     session.lifetime_ms = lifetime_ms
     arm_session(t, handle)
