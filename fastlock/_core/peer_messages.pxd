@@ -22,7 +22,7 @@ cdef struct beat_t:
     uint64_t context
 
 
-# A PeerMessage. Members that the codec does not read itself (forward, join, ...) are left to the schema's reader.
+# A PeerMessage. Members that the codec does not read itself (join, introduction, ...) are left to the schema's reader.
 cdef struct peer_message_t:
     message_t message              # for member_decode
     uint16_t which                 # PEER_MESSAGE_...
@@ -33,6 +33,8 @@ cdef struct peer_message_t:
     uint64_t source                # beats
     uint64_t target
     list_t beats                   # beats: read elements with beat_at
+    const uint8_t* frames_data     # forward, forwardReply: List(Data) of requests or replies; read with bytes_element
+    uint32_t frames_count
     hello_t hello
 
 
@@ -53,4 +55,6 @@ cdef int raft_prefix_encode(buffer_t* out, const raft_message_t* message, const 
                             const uint32_t* entry_sizes, uint32_t entry_count) noexcept nogil
 cdef int beats_encode(buffer_t* out, uint64_t source, uint64_t target, const beat_t* beats,
                       uint32_t count) noexcept nogil
+# The part of a forward (`which`: PEER_MESSAGE_FORWARD) or forwardReply before `frames_size` bytes of whole frames.
+cdef int forward_prefix_encode(buffer_t* out, uint16_t which, uint64_t source, uint32_t frames_size) noexcept nogil
 cdef int peer_hello_encode(buffer_t* out, const hello_t* hello) noexcept nogil

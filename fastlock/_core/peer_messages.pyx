@@ -18,6 +18,8 @@ cdef enum:
     RAFT_WORDS = RAFT_MESSAGE_DATA_WORDS + RAFT_MESSAGE_POINTERS
     BEATS_WORDS = BEATS_DATA_WORDS + BEATS_POINTERS
     BEAT_WORDS = BEAT_DATA_WORDS + BEAT_POINTERS
+    FORWARD_WORDS = FORWARD_DATA_WORDS + FORWARD_POINTERS
+    FORWARD_REPLY_WORDS = FORWARD_REPLY_DATA_WORDS + FORWARD_REPLY_POINTERS
 
 
 cdef int peer_message_decode(const uint8_t* frame, size_t size, buffer_t* scratch, peer_message_t* out) noexcept nogil:
@@ -53,6 +55,12 @@ cdef int peer_message_read(message_t* message, peer_message_t* out) noexcept nog
         return raft_read(message, &view, out)
     if out.which == PEER_MESSAGE_BEATS:
         return beats_read(message, &view, out)
+    if out.which == PEER_MESSAGE_FORWARD:
+        return read_bytes_list(message, pointer_at(&view, FORWARD_REQUESTS_POINTER), &out.frames_data,
+                               &out.frames_count)
+    if out.which == PEER_MESSAGE_FORWARD_REPLY:
+        return read_bytes_list(message, pointer_at(&view, FORWARD_REPLY_REPLIES_POINTER), &out.frames_data,
+                               &out.frames_count)
     if out.which == PEER_MESSAGE_HELLO:
         return hello_decode(message, &view, &out.hello)
     return CODE_OK
@@ -208,6 +216,30 @@ cdef int beats_encode(buffer_t* out, uint64_t source, uint64_t target, const bea
         store64(at + BEAT_COMMIT_AT, beats[i].commit)
         store64(at + BEAT_CONTEXT_AT, beats[i].context)
         at += BEAT_WORDS * WORD_BYTES
+    return 0
+
+
+cdef int forward_prefix_encode(buffer_t* out, uint16_t which, uint64_t source, uint32_t frames_size) noexcept nogil:
+    cdef bint asks = which == PEER_MESSAGE_FORWARD
+    cdef size_t words = FORWARD_WORDS if asks else FORWARD_REPLY_WORDS
+    cdef size_t words_after = (<size_t>frames_size + 7) >> 3
+    cdef uint8_t* pointer = peer_begin(out, which, words + 1 + words_after, words_after)
+    cdef uint8_t* fields
+    cdef uint8_t* listed
+    if pointer == NULL:
+        return -1
+    fields = pointer + WORD_BYTES
+    listed = fields + words * WORD_BYTES
+    memset(fields, 0, words * WORD_BYTES)
+    if asks:
+        put_struct_pointer(pointer, fields, FORWARD_DATA_WORDS, FORWARD_POINTERS)
+        store64(fields + FORWARD_SOURCE_AT, source)
+        pointer = fields + (FORWARD_DATA_WORDS + FORWARD_REQUESTS_POINTER) * WORD_BYTES
+    else:
+        put_struct_pointer(pointer, fields, FORWARD_REPLY_DATA_WORDS, FORWARD_REPLY_POINTERS)
+        pointer = fields + (FORWARD_REPLY_DATA_WORDS + FORWARD_REPLY_REPLIES_POINTER) * WORD_BYTES
+    put_list_pointer(pointer, listed, ELEMENT_POINTER, 1)
+    put_list_pointer(listed, listed + WORD_BYTES, ELEMENT_BYTE, frames_size)
     return 0
 
 

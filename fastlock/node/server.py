@@ -16,7 +16,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from fastlock._core.codec_peer import decode_peer_message, encode_peer_message
+from fastlock._core.codec_forward import (
+    FORWARD_REPLY,
+    decode_forwarded,
+    encode_forward,
+    encode_forward_reply,
+)
+from fastlock._core.codec_peer import decode_peer_message
 from fastlock._core.raft_frame import decode_messages, encode_beats, encode_message
 from fastlock._core.raft_message import ENTRY_NOOP, HEARTBEAT, HEARTBEAT_REPLY, Entry, Member, Message
 from fastlock._core.raft_settings import RaftSettings
@@ -325,8 +331,7 @@ class Node:
         self._send_messages(engine.take_messages())
         links = self.links
         for node, requests in engine.take_forwards():
-            frame = encode_peer_message({"forward": {"source": self.identity.node, "requests": [requests]}})
-            if not links.send(node, [frame]):
+            if not links.send(node, encode_forward(self.identity.node, requests)):
                 engine.forward_lost(node)
         # The router's own answers make more answers, once.
         while touched := engine.take_replies():
@@ -341,8 +346,7 @@ class Node:
             elif owner is router:
                 router.take_own()
             elif isinstance(owner, PeerOrigin):
-                frame = encode_peer_message({"forwardReply": {"replies": [replies.take()]}})
-                self.links.send(owner.node, [frame])
+                self.links.send(owner.node, encode_forward_reply(replies.take()))
 
     def _send_messages(self, messages: list[Message]) -> None:
         beats: dict[int, list[Message]] = {}
@@ -461,24 +465,26 @@ class Node:
             self.schedule()
 
     def _receive_other(self, node: int, frame: memoryview) -> None:
+        forwarded = decode_forwarded(frame, PEER_FRAME_BYTES_MAX)
+        if forwarded is not None:
+            self._receive_forwarded(node, *forwarded)
+            return
         content = decode_peer_message(frame, PEER_FRAME_BYTES_MAX)
         if "introduction" in content:
             self.links.introduce(node, content["introduction"])
-            return
+
+    def _receive_forwarded(self, node: int, kind: int, frames: bytes) -> None:
         engine = self.engine
         if engine is None:
             return
-        now_ms = self.clock.now_ms()
-        if "forward" in content:
+        if kind == FORWARD_REPLY:
+            engine.forwards.answer(node, frames)
+        else:
             replies = self._peer_replies.get(node)
             if replies is None:
                 replies = engine.connect(PeerOrigin(node), is_trusted=True, is_forwarder=True)
                 self._peer_replies[node] = replies
-            for requests in content["forward"]["requests"]:
-                engine.receive(replies, requests, now_ms)
-        elif "forwardReply" in content:
-            for frames in content["forwardReply"]["replies"]:
-                engine.forwards.answer(node, frames)
+            engine.receive(replies, frames, self.clock.now_ms())
         self.schedule()
 
     # What groups do (Observer)

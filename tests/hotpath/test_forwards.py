@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from fastlock import schema
 from fastlock._core import codec
+from fastlock._core.codec_forward import (
+    FORWARD,
+    FORWARD_REPLY,
+    decode_forwarded,
+    encode_forward,
+    encode_forward_reply,
+)
 from fastlock.errors import MalformedFrame
 from fastlock.schema import load
 from fastlock.schema.enums import Code
@@ -205,3 +213,26 @@ def test_answers_that_are_no_frames_raise(data: bytes) -> None:
     pair = Pair()
     with pytest.raises(MalformedFrame):
         pair.near.forwards.answer(8, data)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_forwarded_frames_are_wrapped_as_the_schema_says(count: int) -> None:
+    requests = request(5, acquire(b"key")) * count
+    frame = b"".join(encode_forward(6, requests))
+    assert decode_forwarded(frame) == (FORWARD, requests)
+    fields = schema.decode("peer", "PeerMessage", frame)["forward"]
+    assert (fields["source"], fields["requests"]) == (6, [requests])
+    replies = codec.encode_reply({"id": 3, "code": "ok"}) * count
+    frame = b"".join(encode_forward_reply(replies))
+    assert decode_forwarded(frame) == (FORWARD_REPLY, replies)
+    assert schema.decode("peer", "PeerMessage", frame)["forwardReply"]["replies"] == [replies]
+
+
+def test_frames_wrapped_one_by_one_are_read_too() -> None:
+    frames = [request(5, acquire(b"key")), request(6, acquire(b"k" * 30))]
+    wrapped = schema.encode("peer", "PeerMessage", {"forward": {"requests": frames}})
+    assert decode_forwarded(wrapped) == (FORWARD, b"".join(frames))
+    other = schema.encode("peer", "PeerMessage", {"leave": {"node": 1}})
+    assert decode_forwarded(other) is None
+    with pytest.raises(MalformedFrame):
+        decode_forwarded(wrapped[:-8])
