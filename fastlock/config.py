@@ -24,7 +24,7 @@ VARIABLE_PREFIX = "FASTLOCK_"
 # Variables that mean something to other parts: the build, the fuzzers, children of `fastlock lock`.
 OTHER_VARIABLES = frozenset(
     f"{VARIABLE_PREFIX}{name}"
-    for name in ("DEBUG", "SANITIZE", "FUZZ_SECONDS", "FUZZ_SEED", "PLANTED", "TOKEN", "KEY", "ENDPOINTS")
+    for name in ("DEBUG", "SANITIZE", "FUZZ_SECONDS", "FUZZ_SEED", "TOKEN", "KEY", "ENDPOINTS")
 )
 _LOOPBACK = ("localhost", "127.", "::1")
 
