@@ -13,7 +13,7 @@ from zlib import crc32
 
 from fastlock._core.raft import Write
 from fastlock._core.raft_message import Entry
-from fastlock.storage import Row, StorageDamaged, Stored
+from fastlock.storage import Row, StorageDamaged, StorageFailed, Stored
 from fastlock.storage.rowpack import pack_row
 
 
@@ -113,6 +113,9 @@ class MemoryStorage:
         self._published: list[tuple[int, int]] = []
         # Set when a crash left less than was acknowledged; the member must not vote again.
         self._damaged: dict[int, None] = {}
+        # An error nobody was told of yet, and whether no sync has succeeded since.
+        self._sync_error = False
+        self._sync_failed = False
         self.writes = 0
 
     def _group(self, group: int) -> _Group:
@@ -152,6 +155,9 @@ class MemoryStorage:
         self.writes += 1
 
     def take_durable(self) -> list[tuple[int, int]]:
+        if self._sync_error:
+            self._sync_error = False
+            raise StorageFailed("a sync failed; the node stops, nothing is acknowledged any more")
         durable, self._durable = self._durable, []
         return durable
 
@@ -213,12 +219,22 @@ class MemoryStorage:
 
     def sync(self, count: int) -> None:
         """The `count` oldest queued writes reached the disk."""
+        self._sync_failed = False
         acknowledged: dict[int, int] = {}
         for _ in range(count):
             group, write = self._queue.popleft()
             self._group(group).write(write)
             acknowledged[group] = write.seq
         self._durable.extend(acknowledged.items())
+
+    def fail_sync(self, count: int) -> None:
+        """The sync of the `count` oldest queued writes failed.
+
+        As operating systems do it: the error is told once, the writes are gone, and the next sync succeeds.
+        """
+        for _ in range(count):
+            self._queue.popleft()
+        self._sync_error = self._sync_failed = True
 
     def sync_checkpoint(self) -> None:
         """The oldest committed checkpoint became visible."""
@@ -229,8 +245,11 @@ class MemoryStorage:
     def crash(self, kept: int, torn: bool) -> None:
         """Power is cut: of the queued writes `kept` had reached the disk unacknowledged, the next is torn.
 
-        A torn hard state leaves the one before; a torn batch is found by its checksum at load.
+        A torn hard state leaves the one before; a torn batch is found by its checksum at load. Nothing
+        reaches the disk after a failed sync.
         """
+        if self._sync_failed:
+            self._queue.clear()
         for position, (group, write) in enumerate(self._queue):
             stored = self._group(group)
             if position < kept:
@@ -246,6 +265,7 @@ class MemoryStorage:
         self._publishing.clear()
         self._durable.clear()
         self._published.clear()
+        self._sync_error = self._sync_failed = False
         for stored in self._groups.values():
             stored.staged = None
 

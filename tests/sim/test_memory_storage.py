@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from fastlock._core.raft_message import ENTRY_BATCH, Entry
-from fastlock.storage import StorageDamaged
+from fastlock.storage import StorageDamaged, StorageFailed
 from fastlock.storage.memory import MemoryStorage
 from fastlock.storage.rowpack import pack_row, unpack_rows
 
@@ -53,6 +53,20 @@ def test_a_crash_loses_what_was_not_synced():
     assert (stored.term, stored.vote) == (3, 2)
     assert indexes(storage) == [(1, 1)]
     assert storage.take_durable() == []
+
+
+def test_a_failed_sync_is_told_once_and_its_writes_are_gone():
+    storage = MemoryStorage()
+    storage.append(1, write(1, [entry(1)], term=3, vote=2))
+    storage.sync(1)
+    storage.append(1, write(2, [entry(2)], term=4, vote=1))
+    storage.append(1, write(3, [entry(3)]))
+    storage.fail_sync(1)
+    with pytest.raises(StorageFailed):
+        storage.take_durable()
+    assert storage.take_durable() == [(1, 1)]
+    storage.crash(kept=1, torn=True)
+    assert (storage.load(1).term, indexes(storage)) == (3, [(1, 1)])
 
 
 def test_a_crash_may_keep_writes_nobody_was_told_of():

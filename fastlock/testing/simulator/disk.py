@@ -34,6 +34,8 @@ class Disk(MemoryStorage):
         self._life = 0
         # How much longer than usual a sync takes.
         self.slowness = 1
+        # Whether the next sync fails.
+        self.failing = False
         self.checkpoints = 0
         self.cuts = 0
         # Terms by index as the member's log is, synced or not: (first index - 1, its term, terms after it).
@@ -92,7 +94,11 @@ class Disk(MemoryStorage):
     def _synced(self, life: int, count: int) -> None:
         if life == self._life:
             self._syncing = False
-            self.sync(count)
+            if self.failing:
+                self.failing = False
+                self.fail_sync(count)
+            else:
+                self.sync(count)
             self._done()
 
     def _published_one(self, life: int) -> None:
