@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from fastlock.schema.enums import LockMode
 from fastlock.testing.violation import Violation
 
 
@@ -115,6 +116,24 @@ class Grant:
 
 GRANT_KINDS = ("acquired", "transferred")
 DEPARTURE_KINDS = ("released", "expired", "revoked", "forced")
+
+
+class Exclusion:
+    """What the log decides: never two holders of a key that may not hold it together."""
+
+    def __init__(self) -> None:
+        self._holders: dict[bytes, dict[int, int]] = {}
+
+    def happened(self, kind: str, key: bytes, token: int, mode: int) -> None:
+        """An event as the log decided it. How many units a semaphore's holders have is not in events."""
+        holders = self._holders.setdefault(key, {})
+        if kind in DEPARTURE_KINDS:
+            holders.pop(token, None)
+        elif kind in GRANT_KINDS:
+            holders[token] = mode
+            if len(holders) > 1 and LockMode.exclusive in holders.values():
+                found = ", ".join(f"token {held} {LockMode(how).name}" for held, how in holders.items())
+                raise Violation("exclusion", f"{key!r} is held with {found}")
 
 
 class History:

@@ -6,7 +6,11 @@ with what it said before.
 
 from __future__ import annotations
 
+from fastlock._core.raft_message import Member
 from fastlock.testing.violation import Violation
+
+# Leaders of one group that may lose their place in one run although nothing was wrong with them.
+UNSEATED_MAX = 3
 
 
 class OneLeaderPerTerm:
@@ -91,3 +95,37 @@ class SameState:
             message = f"group {group} index {index}: {where} has {state_hash:016x}"
             raise Violation("same state", f"{message}, {elsewhere} has {known:016x}")
         self.compared += 1
+
+
+class SameMembers:
+    """Replicas that applied the same entries agree on who belongs to the group, and as what."""
+
+    def __init__(self) -> None:
+        self._members: dict[tuple[int, int], tuple[tuple[Member, ...], int]] = {}
+
+    def observed(self, group: int, index: int, members: tuple[Member, ...], node: int) -> None:
+        known, elsewhere = self._members.setdefault((group, index), (members, node))
+        if known != members:
+            message = f"group {group} index {index}: node {node} has {members}"
+            raise Violation("same members", f"{message}, node {elsewhere} has {known}")
+
+
+class Disruption:
+    """A leader that works, with a majority that can hear it, stays: whoever returns must not unseat it.
+
+    Now and then one has to go all the same: a member that was cut off in the middle of a campaign comes
+    back with a higher term. What must not happen is that it goes whenever somebody comes back.
+    """
+
+    def __init__(self) -> None:
+        self.unseated: dict[int, list[str]] = {}
+
+    def unseats(self, group: int, what: str) -> None:
+        """A new leader took the place of one that nothing was wrong with."""
+        self.unseated.setdefault(group, []).append(what)
+
+    def verify(self) -> None:
+        for group, cases in self.unseated.items():
+            if len(cases) > UNSEATED_MAX:
+                message = f"group {group}: {len(cases)} working leaders lost their place"
+                raise Violation("disruption", f"{message}: {'; '.join(cases[:5])}")

@@ -2,15 +2,26 @@
 
 import pytest
 
+from fastlock._core.raft_message import ROLE_LEARNER, ROLE_VOTER, Member
+from fastlock.schema.enums import LockMode
 from fastlock.testing.lock_checkers import (
     Belief,
     Believers,
+    Exclusion,
     FencedResource,
     History,
     TokensIncrease,
     WatchStream,
 )
-from fastlock.testing.raft_checkers import CommittedForEver, LogMatching, OneLeaderPerTerm, SameState
+from fastlock.testing.raft_checkers import (
+    UNSEATED_MAX,
+    CommittedForEver,
+    Disruption,
+    LogMatching,
+    OneLeaderPerTerm,
+    SameMembers,
+    SameState,
+)
 from fastlock.testing.violation import Violation
 
 
@@ -86,6 +97,36 @@ def test_a_token_lower_than_one_known_at_the_call_is_reported():
     checker.granted(b"k", 5, "a", 0, fresh=True)
     with pytest.raises(Violation, match="was known"):
         checker.granted(b"k", 4, "b", checker.highest(b"k"), fresh=True)
+
+
+def test_members_that_disagree_about_the_members_are_reported():
+    checker = SameMembers()
+    checker.observed(1, 7, (Member(1), Member(2, ROLE_VOTER)), node=1)
+    checker.observed(1, 7, (Member(1), Member(2, ROLE_VOTER)), node=2)
+    with pytest.raises(Violation, match="same members"):
+        checker.observed(1, 7, (Member(1), Member(2, ROLE_LEARNER)), node=3)
+
+
+def test_working_leaders_that_lose_their_place_again_and_again_are_reported():
+    checker = Disruption()
+    for number in range(UNSEATED_MAX):
+        checker.unseats(1, f"case {number}")
+    checker.unseats(2, "another group")
+    checker.verify()
+    checker.unseats(1, "one too many")
+    with pytest.raises(Violation, match="disruption"):
+        checker.verify()
+
+
+def test_holders_in_the_log_that_exclude_each_other_are_reported():
+    checker = Exclusion()
+    checker.happened("acquired", b"k", 1, LockMode.exclusive)
+    checker.happened("acquired", b"other", 2, LockMode.exclusive)
+    checker.happened("released", b"k", 1, LockMode.exclusive)
+    checker.happened("transferred", b"k", 4, LockMode.shared)
+    checker.happened("acquired", b"k", 5, LockMode.shared)
+    with pytest.raises(Violation, match="exclusion"):
+        checker.happened("transferred", b"k", 6, LockMode.exclusive)
 
 
 def test_the_fenced_resource_refuses_the_zombie():

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # How often another kind is picked where one has nothing to act on.
 CHOICES_MAX = 5
 
+# How likely somebody asks for a change of members without having waited.
+IMPATIENCE = 0.4
+
 
 class Faults:
     """Deals faults of the plan's kinds at random moments until told to stop."""
@@ -43,6 +46,7 @@ class Faults:
             "flapping": self._flapping,
             "isolate leader": self._isolate_leader,
             "slow disk": self._slow_disk,
+            "failing disk": self._failing_disk,
             "clock leap": self._clock_leap,
             "transfer": self._transfer,
             "membership": self._membership,
@@ -75,6 +79,7 @@ class Faults:
         world.forwarding.late = world.forwarding.twice = 0.0
         for node in world.nodes.values():
             node.disk.slowness = 1
+            node.disk.failing = False
             if not node.up:
                 node.start()
             if node.paused:
@@ -136,13 +141,27 @@ class Faults:
         return f"node {number} {slowness} times slower for {delay_ms} ms"
 
     def _normal_disk(self, number: int) -> None:
+        self._world.nodes[number].disturb()
         self._world.nodes[number].disk.slowness = 1
+
+    def _failing_disk(self) -> str:
+        """The next sync of a node fails, which must stop the node; it comes back on a good disk."""
+        number = self._random.pick(list(self._world.nodes))
+        if not self._world.nodes[number].up:
+            return ""
+        self._world.nodes[number].disk.failing = True
+        return f"node {number}, replaced after {self._later(50, 3000, self._replace_disk, number)} ms"
+
+    def _replace_disk(self, number: int) -> None:
+        self._world.nodes[number].disk.failing = False
+        self._restart(number)
 
     def _clock_leap(self) -> str:
         number = self._random.pick(list(self._world.nodes))
         # A leap shorter than the gap a leader looks for shortens leases unseen: only for wild clocks.
         low_ms = 1 if not self._world.clocks_honest else 2 * self._world.plan.settings.heartbeat_ms + 1
         leap_ms = self._random.between(low_ms, 5000)
+        self._world.nodes[number].disturb()
         self._world.nodes[number].clock.leap(leap_ms * MILLISECOND)
         self._world.nodes[number].disk_done()
         return f"node {number} by {leap_ms} ms"
@@ -283,6 +302,13 @@ class Faults:
 
     # Raft.
 
+    def change_leader(self) -> None:
+        """Another leader for every group, one way or the other."""
+        for number in self._world.group_numbers:
+            leader = self._world.leader(number)
+            if leader is not None:
+                self._world.fault("crash leader", self._crash(leader.node))
+
     def _transfer(self) -> str:
         leader = self._world.leader(self._random.pick(self._world.group_numbers))
         if leader is None:
@@ -292,12 +318,30 @@ class Faults:
             leader.transfer(target)
         except Refused:
             return ""
+        self._world.disturb(leader.number)
         self._world.nodes[leader.node].disk_done()
         return f"group {leader.number} from node {leader.node} to {target}"
 
     def _membership(self) -> str:
+        """Changes of one group's members, by somebody who may not wait for one before the next."""
+        group = self._random.pick(self._world.group_numbers)
+        lines = [self._change_members(group)]
+        while lines[-1] and self._random.chance(IMPATIENCE):
+            lines.append(self._change_members(group))
+        return "; ".join(line for line in lines if line)
+
+    def elected(self, group: int) -> None:
+        """A tool that watches leaders wants members changed the moment it sees a new one."""
+        if "membership" in self._world.plan.faults and not self._over and self._random.chance(IMPATIENCE):
+            self._later(0, 2, self._change_at_once, group)
+
+    def _change_at_once(self, group: int) -> None:
+        if not self._over and (line := self._change_members(group)):
+            self._world.fault("membership", line)
+
+    def _change_members(self, group: int) -> str:
         """Add, promote or remove one member of one group."""
-        leader = self._world.leader(self._random.pick(self._world.group_numbers))
+        leader = self._world.leader(group)
         if leader is None:
             return ""
         members = list(leader.raft.members)
@@ -328,8 +372,9 @@ class Faults:
             leader.change_members(changed)
         except Refused:
             return ""
+        self._world.disturb(group)
         self._world.nodes[leader.node].disk_done()
-        return f"group {leader.number}: {choice} node {number}"
+        return f"group {group}: {choice} node {number}"
 
     def _move_slots(self) -> str:
         """Move a run of slots with a contended key in it to another group, if no move is under way."""

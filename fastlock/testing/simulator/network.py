@@ -34,7 +34,10 @@ class Network:
         self._random = random
         self._deliver = deliver
         self._cut: set[tuple[int, int]] = set()
-        self.weather = CALM
+        # When each link was last mended, and the weather last became calm.
+        self._mended_ns: dict[tuple[int, int], int] = {}
+        self._calm_ns = 0
+        self._weather = CALM
         self.sent = 0
         self.dropped = 0
 
@@ -44,7 +47,7 @@ class Network:
             self.dropped += 1
             return
         random = self._random
-        weather = self.weather
+        weather = self._weather
         if weather.loss and random.chance(weather.loss):
             self.dropped += 1
             return
@@ -65,8 +68,25 @@ class Network:
             return
         self._deliver(source, target, message)
 
+    @property
+    def weather(self) -> Weather:
+        return self._weather
+
+    @weather.setter
+    def weather(self, weather: Weather) -> None:
+        self._weather = weather
+        self._calm_ns = self._timeline.now_ns
+
     def heal(self) -> None:
+        self._mended_ns.update(dict.fromkeys(self._cut, self._timeline.now_ns))
         self._cut.clear()
+
+    def undisturbed(self, one: int, other: int, since_ns: int) -> bool:
+        """Whether all messages between two addresses passed, and in time, since then."""
+        if self._weather is not CALM or self._calm_ns > since_ns:
+            return False
+        links = ((one, other), (other, one))
+        return all(link not in self._cut and self._mended_ns.get(link, 0) <= since_ns for link in links)
 
     def cut(self, source: int, target: int) -> None:
         self._cut.add((source, target))

@@ -9,6 +9,7 @@ from fastlock._core.raft_message import Member, Message
 from fastlock.node.engine import Engine
 from fastlock.node.group import Group, GroupSettings, Observer
 from fastlock.schema.enums import Code
+from fastlock.storage import StorageFailed
 from fastlock.testing.simulator.disk import Disk
 from fastlock.testing.simulator.network import Network
 from fastlock.testing.simulator.prng import Random
@@ -54,6 +55,8 @@ class SimulatedNode:
         self.clock = clock
         self.engine: Engine | None = None
         self.paused = False
+        # True time at which something last happened to this node that is not its own doing.
+        self.disturbed_ns = 0
         self.members = members
         self._timeline = timeline
         self._network = network
@@ -70,7 +73,15 @@ class SimulatedNode:
     def up(self) -> bool:
         return self.engine is not None
 
+    def disturb(self) -> None:
+        self.disturbed_ns = self._timeline.now_ns
+
+    def undisturbed(self, since_ns: int) -> bool:
+        """Whether it ran, on a disk of normal speed, ever since then."""
+        return self.up and not self.paused and self.disk.slowness == 1 and self.disturbed_ns <= since_ns
+
     def start(self) -> None:
+        self.disturb()
         self.disk.restart(self._groups)
         self.engine = Engine(
             self.number,
@@ -96,6 +107,7 @@ class SimulatedNode:
         self.paused = True
 
     def resume(self) -> None:
+        self.disturb()
         self.paused = False
         if self.engine is not None:
             self.schedule_turn(TURN_DELAY_NS)
@@ -138,7 +150,12 @@ class SimulatedNode:
                     self._serve(item)
                 else:
                     self._relay(item)
-        engine.turn(now_ms)
+        try:
+            engine.turn(now_ms)
+        except StorageFailed:
+            # Fail-stop, like a process that ends: nothing of this turn leaves the node.
+            self.crash()
+            return
         self._send_out(engine)
         self.disk.kick()
         wake_ns = self.clock.true_ns(engine.wake_ms * MILLISECOND)

@@ -14,6 +14,13 @@ FAULT_PHASE_NS = 50 * SECOND
 RECOVERY_NS = 5 * SECOND
 DRAIN_NS = 15 * SECOND
 
+# Runs that go on slowly: a leader's time in office, how many of them there are, and the TTL of a lease that
+# is left alone when they begin. Half of the TTL passes in one office, so that the rest of it is noted.
+OFFICE_NS = 100 * SECOND
+OFFICES = 3
+FORSAKEN_TTL_MS = 150_000
+SLOW_THINK_NS = 20 * SECOND
+
 # (election minimum, maximum, heartbeat) in ms.
 TIMINGS = ((150, 300, 50), (300, 600, 100), (1000, 2000, 200))
 
@@ -31,6 +38,7 @@ FAULTS = (
     "flapping",
     "isolate leader",
     "slow disk",
+    "failing disk",
     "clock leap",
     "transfer",
     "membership",
@@ -56,6 +64,8 @@ class Plan:
     clocks_honest: bool
     faults: tuple[str, ...]
     fault_gap_ns: int
+    # Whether minutes of quiet follow the faults, for what takes minutes.
+    slow: bool
     seed: int
 
     def describe(self) -> str:
@@ -109,5 +119,7 @@ def plan_of(seed: int) -> Plan:
         clocks_honest=clocks_honest,
         faults=faults,
         fault_gap_ns=random.between(700, 1500) * MILLISECOND,
+        # Minutes cost little where few members send few heartbeats.
+        slow=clocks_honest and nodes <= 3 and groups == 1 and timing is TIMINGS[2] and random.chance(0.7),
         seed=seed,
     )

@@ -59,6 +59,12 @@ class Lease:
         self.number = number
         self.group = group
         self.ttl_ms = ttl_ms
+        # The longest TTL it may ever have had.
+        self.ttl_max_ms = ttl_ms
+        # True time at which the client last sent anything that gives it time.
+        self.touched_ns = 0
+        # Whether a change of its TTL was sent and may still come: its TTL does not rise again.
+        self.unsure = False
         self.bound = bound
         self.lost = False
         self.created = False
@@ -83,7 +89,7 @@ class Lease:
 
     def confirmed(self, sent_ns: int, now_true_ns: int) -> None:
         """The server answered for a command or keep-alive sent at this local time."""
-        until_ns = sent_ns + int(self.ttl_ms * MILLISECOND * (1 - DRIFT_SHARE))
+        until_ns = sent_ns + self._validity_ns()
         if until_ns <= max(self._trusted_ns, self._clock.now_ns()):
             return
         until_true_ns = self._clock.true_ns(until_ns)
@@ -92,6 +98,19 @@ class Lease:
         else:
             self.spans.append((now_true_ns, until_true_ns))
         self._trusted_ns = until_ns
+
+    def change(self, ttl_ms: int) -> None:
+        """A change of the TTL is sent: until it is confirmed the shorter one counts, from this moment on."""
+        self.ttl_max_ms = max(self.ttl_max_ms, ttl_ms)
+        self.ttl_ms = min(self.ttl_ms, ttl_ms)
+        until_ns = self._clock.now_ns() + self._validity_ns()
+        if until_ns < self._trusted_ns:
+            self._trusted_ns = until_ns
+            start_ns, _ = self.spans[-1]
+            self.spans[-1] = (start_ns, self._clock.true_ns(until_ns))
+
+    def _validity_ns(self) -> int:
+        return int(self.ttl_ms * MILLISECOND * (1 - DRIFT_SHARE))
 
     def trusted(self) -> bool:
         return not self.lost and self._clock.now_ns() < self._trusted_ns

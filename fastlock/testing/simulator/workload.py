@@ -22,6 +22,9 @@ CANCEL_TIMEOUT_NS = 20 * SECOND
 REATTACH_NS = 1500 * MILLISECOND
 WATCH_SILENCE_NS = 2 * SECOND
 
+# When clients that come late renew a lease, in percent of its TTL.
+LATE_PERCENT = (75, 102)
+
 # Locks in one page of a slot move: few, so that moves take several.
 EXPORT_ROWS_MAX = 2
 
@@ -156,40 +159,83 @@ class Workload(Client):
         self._default[group] = lease
         return lease
 
+    def forsake(self, group: int, ttl_ms: int) -> Steps[None]:
+        """Create a lease and never think of it again."""
+        lease = self._new_lease(group, bound=False)
+        lease.ttl_ms = lease.ttl_max_ms = ttl_ms
+        command = {**_lease_fields(lease), "createLease": {"ttlMs": ttl_ms, "owner": _owner(lease)}}
+        attempt = yield from self.prepare(group, command, COMMAND_TIMEOUT_NS)
+        if attempt is not None:
+            yield from self.run(attempt, COMMAND_TIMEOUT_NS)
+            self.close(attempt)
+        lease.touched_ns = self.timeline.now_ns
+
     def _lease_lives(self, lease: Lease, attempt: Attempt) -> None:
         """The server said that the lease exists. It counts from the first send: the rest were repetitions."""
         if not lease.created:
             lease.created = True
+            lease.touched_ns = self.timeline.now_ns
             lease.confirmed(attempt.first_sent_ns, self.timeline.now_ns)
             self.spawn(self._keep(lease))
 
     def _keep(self, lease: Lease) -> Steps[None]:
-        """Keep a lease alive every third of its TTL for as long as it is wanted."""
-        attempt = Attempt(lease.group, {}, 0)
+        """Keep a lease alive every third of its TTL for as long as it is wanted; some clients come late."""
+        late = self.random.chance(0.2)
         while not lease.lost and not self.world.stopping:
-            yield from self.sleep(lease.ttl_ms * MILLISECOND // 3)
+            share = self.random.between(*LATE_PERCENT) if late else 33
+            yield from self.sleep(lease.ttl_ms * MILLISECOND * share // 100)
             if not lease.wanted and lease is not self._default.get(lease.group):
                 return
-            sent_ns = self.clock.now_ns()
-            sent_true_ns = self.timeline.now_ns
-            self.send(attempt, "keep_alive", lease.high, lease.low)
-            answer = yield from self.answer_to(
-                attempt, min(ATTEMPT_TIMEOUT_NS, lease.ttl_ms * MILLISECOND // 2)
-            )
-            self.close(attempt)
-            attempt = Attempt(lease.group, {}, 0)
-            self.world.operations += 1
-            if answer is None or lease.lost:
-                continue
-            if answer.code == Code.leaseLost:
-                self.lease_lost(lease, lease.group)
-            elif answer.code == Code.ok:
-                if answer.revision > lease.lost_revision:
-                    lease.lost_revision = answer.revision
-                    self._suspect(lease)
-                lease.confirmed(sent_ns, self.timeline.now_ns)
-                # It was alive when this was sent, so it ended later if at all.
-                self.world.recorder.postpone(lease.end, sent_true_ns)
+            lease.touched_ns = self.timeline.now_ns
+            if late and not lease.unsure and self.random.chance(0.5):
+                yield from self._change_ttl(lease)
+            else:
+                yield from self._keep_alive(lease)
+
+    def _keep_alive(self, lease: Lease) -> Steps[None]:
+        attempt = Attempt(lease.group, {}, 0)
+        sent_ns = self.clock.now_ns()
+        sent_true_ns = self.timeline.now_ns
+        self.send(attempt, "keep_alive", lease.high, lease.low)
+        answer = yield from self.answer_to(attempt, min(ATTEMPT_TIMEOUT_NS, lease.ttl_ms * MILLISECOND // 2))
+        self.close(attempt)
+        self.world.operations += 1
+        if answer is None or lease.lost:
+            return
+        if answer.code == Code.leaseLost:
+            self.lease_lost(lease, lease.group)
+        elif answer.code == Code.ok:
+            if answer.revision > lease.lost_revision:
+                lease.lost_revision = answer.revision
+                self._suspect(lease)
+            self._lives_on(lease, sent_ns, sent_true_ns)
+
+    def _change_ttl(self, lease: Lease) -> Steps[None]:
+        """Renew a lease by the log. An outcome that is not known may still come, with the shorter TTL."""
+        ttl_ms = self.random.pick(self.world.ttls_ms)
+        command = {**_lease_fields(lease), "changeTtl": {"ttlMs": ttl_ms}}
+        attempt = yield from self.prepare(lease.group, command, COMMAND_TIMEOUT_NS)
+        if attempt is None or lease.lost:
+            return
+        sent_true_ns = lease.touched_ns = self.timeline.now_ns
+        lease.change(ttl_ms)
+        answer = yield from self.run(attempt, COMMAND_TIMEOUT_NS)
+        self.close(attempt)
+        self.world.operations += 1
+        lease.unsure = answer is None
+        if answer is None or lease.lost:
+            return
+        if answer.code == Code.leaseLost:
+            self.lease_lost(lease, lease.group)
+        elif answer.code == Code.ok:
+            self.world.reach("TTL changed")
+            lease.ttl_ms = ttl_ms
+            self._lives_on(lease, attempt.first_sent_ns, sent_true_ns)
+
+    def _lives_on(self, lease: Lease, sent_ns: int, sent_true_ns: int) -> None:
+        lease.confirmed(sent_ns, self.timeline.now_ns)
+        # It was alive when this was sent, so it ended later if at all.
+        self.world.recorder.postpone(lease.end, sent_true_ns)
 
     def lease_lost(self, lease: Lease, group: int) -> None:
         """A group said that the lease is gone; a copy that moved there with a key says nothing of ours."""

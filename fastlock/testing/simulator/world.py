@@ -9,29 +9,46 @@ from typing import Any
 from zlib import crc32
 
 from fastlock._core.locktable import Event
-from fastlock._core.raft_message import Entry, Member
+from fastlock._core.raft_message import ROLE_VOTER, Entry, Member
 from fastlock.node.group import Group
 from fastlock.schema.enums import EventKind
 from fastlock.testing.linearizability import check
 from fastlock.testing.lock_checkers import (
     Belief,
     Believers,
+    Exclusion,
     FencedResource,
     Grant,
     History,
     TokensIncrease,
     WatchStream,
 )
-from fastlock.testing.raft_checkers import CommittedForEver, LogMatching, OneLeaderPerTerm, SameState
+from fastlock.testing.raft_checkers import (
+    CommittedForEver,
+    Disruption,
+    LogMatching,
+    OneLeaderPerTerm,
+    SameMembers,
+    SameState,
+)
 from fastlock.testing.simulator.catalogue import Catalogue
 from fastlock.testing.simulator.disk import Disk
 from fastlock.testing.simulator.faults import Faults
 from fastlock.testing.simulator.network import Network
-from fastlock.testing.simulator.node import Forwarding, SimulatedNode
-from fastlock.testing.simulator.plan import DRAIN_NS, FAULT_PHASE_NS, RECOVERY_NS, plan_of
+from fastlock.testing.simulator.node import FORWARD_LATE_MAX_NS, Forwarding, SimulatedNode
+from fastlock.testing.simulator.plan import (
+    DRAIN_NS,
+    FAULT_PHASE_NS,
+    FORSAKEN_TTL_MS,
+    OFFICE_NS,
+    OFFICES,
+    RECOVERY_NS,
+    SLOW_THINK_NS,
+    plan_of,
+)
 from fastlock.testing.simulator.prng import Random
 from fastlock.testing.simulator.recorder import Recorder
-from fastlock.testing.simulator.time import SECOND, Clock, Timeline
+from fastlock.testing.simulator.time import MILLISECOND, SECOND, Clock, Timeline
 from fastlock.testing.simulator.trace import Trace
 from fastlock.testing.simulator.wire import Response
 from fastlock.testing.simulator.workload import Workload
@@ -43,6 +60,12 @@ FIRST_CLIENT = 100
 OPERATIONS_MIN = 500
 FAULTS_MIN = 20
 EXTENSIONS_MAX = 60
+
+# A leader that worked for so many election timeouts, undisturbed, has no reason to go.
+STEADY_ELECTIONS = 3
+
+# A lease that nobody uses any more begins anew with a new leader; it must not do so for ever.
+LEASE_LIVES_MAX = 2
 
 # Events one applied entry can cause at most in a run of this size.
 EVENTS_PER_ENTRY_MAX = 100_000
@@ -104,9 +127,15 @@ class World:
         self.matching = LogMatching()
         self.committed = CommittedForEver()
         self.same_state = SameState()
+        self.same_members = SameMembers()
+        self.disruption = Disruption()
+        # The last leader of each group and since when, and when its members or leader were last to change.
+        self._office: dict[int, tuple[Group, int]] = {}
+        self._disturbed_ns = dict.fromkeys(self.group_numbers, 0)
         self.tokens = TokensIncrease()
         self.resource = FencedResource()
         self.believers = Believers()
+        self.exclusion = Exclusion()
         grants: dict[tuple[bytes, int], Grant] = {}
         self.histories = {number: History(number, grants) for number in self.group_numbers}
         self.streams: list[WatchStream] = []
@@ -174,8 +203,34 @@ class World:
         self.leaders.elected(number, group.raft.term, node)
         disk = self.nodes[node].disk
         term = disk.term_at(number, self.committed.committed_index(number))
+        self.misfortune.elected(number)
+        self._note_disruption(group)
+        self._office[number] = (group, self.timeline.now_ns)
         if term >= 0:
             self.committed.leads(number, group.raft.term, node, disk.last_index(number), term)
+
+    def disturb(self, number: int) -> None:
+        """Somebody asked a group for another leader or other members."""
+        self._disturbed_ns[number] = self.timeline.now_ns
+
+    def _note_disruption(self, group: Group) -> None:
+        """Whether the leader before this one worked, and a majority could hear it, for long enough."""
+        number = group.number
+        leader, elected_ns = self._office.get(number, (None, 0))
+        since_ns = self.timeline.now_ns - STEADY_ELECTIONS * self.plan.election_max_ms * MILLISECOND
+        if leader is None or max(elected_ns, self._disturbed_ns[number]) > since_ns:
+            return
+        voters = [member.node for member in leader.raft.members if member.role == ROLE_VOTER]
+        steady = [
+            node
+            for node in voters
+            if self.nodes[node].undisturbed(since_ns)
+            and self.network.undisturbed(leader.node, node, since_ns)
+        ]
+        if leader.node in steady and len(steady) > len(voters) // 2:
+            self.disruption.unseats(
+                number, f"node {group.node} took over from {leader.node} in term {group.raft.term}"
+            )
 
     def applied(self, group: Group, entry: Entry) -> None:
         number = group.number
@@ -184,6 +239,9 @@ class World:
         state_hash = table.state_hash()
         self.trace.mix(state_hash)
         self.same_state.observed(number, entry.index, state_hash, f"node {group.node}")
+        # A member that joins knows the founders only once a later configuration says who they are.
+        if members := group.raft.members_at(entry.index):
+            self.same_members.observed(number, entry.index, members, group.node)
         if first:
             history = self.histories[number]
             events, _ = table.events(self._revisions[number], b"", True, EVENTS_PER_ENTRY_MAX)
@@ -192,6 +250,8 @@ class World:
                 self.reach(kind)
                 self.say(f"group {number} @{entry.index}: {kind} {key!r} token {token} revision {revision}")
                 history.happened(revision, kind, key, token)
+            for event in events:
+                self.exclusion.happened(_EVENT_NAMES[event.kind], event.key, event.token, event.mode)
 
     def loaded(self, group: Group) -> None:
         table = group.table
@@ -228,7 +288,7 @@ class World:
         summary = Summary(self.plan.seed)
         self.say(self.plan.describe())
         try:
-            faults = Faults(self)
+            self.misfortune = faults = Faults(self)
             for node in self.nodes.values():
                 node.start()
             self.admin = admin = self.new_admin()
@@ -239,6 +299,8 @@ class World:
             faults.begin()
             self._pass(summary, FAULT_PHASE_NS, lambda: sum(self.faults.values()) >= FAULTS_MIN)
             faults.end()
+            if self.plan.slow:
+                self._pass_slowly(summary, faults)
             self._pass(summary, RECOVERY_NS, lambda: self.operations >= OPERATIONS_MIN)
             self.stopping = True
             self._pass(summary, DRAIN_NS, lambda: True)
@@ -259,6 +321,17 @@ class World:
             if enough():
                 return
             summary.events += self.timeline.run_until(self.timeline.now_ns + SECOND)
+
+    def _pass_slowly(self, summary: Summary, faults: Faults) -> None:
+        """Minutes in which leaders come and go, and a lease that was left alone must end all the same."""
+        self.think_max_ns = SLOW_THINK_NS
+        for office in range(OFFICES):
+            faults.change_leader()
+            if office == 0:
+                for number in self.group_numbers:
+                    self.admin.spawn(self.admin.forsake(number, FORSAKEN_TTL_MS))
+            self._pass(summary, OFFICE_NS, lambda: True)
+        self.think_max_ns = self.plan.think_max_ns
 
     def new_admin(self) -> Workload:
         """A client that sets the groups up and watches them."""
@@ -283,6 +356,7 @@ class World:
         summary.faults = self.faults
         self.reached["checkpoint"] = sum(node.disk.checkpoints for node in self.nodes.values())
         self.reached["log cut"] = sum(node.disk.cuts for node in self.nodes.values())
+        self.reached["leader unseated"] = sum(len(cases) for cases in self.disruption.unseated.values())
         self.reached["fenced write refused"] = self.resource.refused
         self.reached["states compared"] = self.same_state.compared
         self.reached["watch event"] = sum(stream.received for stream in self.streams)
@@ -295,6 +369,8 @@ class World:
     def _judge(self, summary: Summary) -> None:
         self._everything_progressed()
         self._replicas_agree()
+        self._leases_ended()
+        self.disruption.verify()
         for stream in self.streams:
             stream.finished()
         if self.clocks_honest:
@@ -339,6 +415,26 @@ class World:
                 raise Violation(
                     "grants stay", f"{claim} was told token {token} of {key!r}, holders are {tokens}"
                 )
+
+    def _leases_ended(self) -> None:
+        """Leases that nobody kept alive for so long that, elections or not, they must have ended."""
+        living = {number: self._living_leases(number) for number in self.group_numbers}
+        for client in self.clients.values():
+            for lease in client.leases:
+                silence_ns = self.timeline.now_ns - lease.touched_ns
+                bound_ns = LEASE_LIVES_MAX * lease.ttl_max_ms * MILLISECOND + FORWARD_LATE_MAX_NS
+                if silence_ns > bound_ns and (lease.high, lease.low) in living[lease.group]:
+                    message = f"lease {lease.number:x} with a TTL of {lease.ttl_max_ms} ms is still there"
+                    raise Violation(
+                        "leases end", f"{message} {silence_ns // MILLISECOND} ms after it was used"
+                    )
+
+    def _living_leases(self, number: int) -> set[tuple[int, int]]:
+        leader = self.leader(number)
+        assert leader is not None
+        leases = leader.table.dump()["leases"]
+        # Generation 0: ended, and left for what it has in slots that were exported.
+        return {lease for lease, content in leases.items() if content["generation"]}
 
     def _nobody_believed_wrongly(self) -> None:
         end_ns = self.timeline.now_ns
