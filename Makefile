@@ -11,6 +11,7 @@ FUZZ_SEED ?= 1
 SEEDS ?= 1000
 BASE ?= 1
 ARGS ?=
+ONLY ?=
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -26,7 +27,7 @@ TREE := $(wildcard .ci fastlock tests bench loadtest tools docs *.md setup.py py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build run test lint format schema fuzz bench figures sim debug sanitize test-debug test-sanitize clean distclean
+.PHONY: help build run test lint format schema fuzz bench figures sim mutants debug sanitize test-debug test-sanitize clean distclean
 
 help: ## list the targets
 	@echo "fastlock: make <target>"
@@ -111,6 +112,17 @@ sanitize: $(INSTALLED) ## build with AddressSanitizer and UBSan, in build/saniti
 	$(call copy_tree,build/sanitize)
 	@echo "building the extensions with FASTLOCK_SANITIZE=1"
 	@cd build/sanitize && CC=$(CC_SANITIZE) FASTLOCK_SANITIZE=1 $(ROOT_PY) setup.py --quiet build_ext --inplace
+
+# Nothing of a planted bug exists outside this copy.
+mutants: SEEDS = 2000
+mutants: BASE = 1 100000 700000
+mutants: $(INSTALLED) ## plant every known bug, one at a time, and see that the simulator finds it (ONLY=name)
+	$(call copy_tree,build/mutants)
+	@$(PY) -m fastlock.testing.mutants.plant build/mutants
+	@echo "building the extensions with all planted bugs, each switched off"
+	@cd build/mutants && $(ROOT_PY) setup.py --quiet build_ext --inplace
+	cd build/mutants && $(ROOT_PY) -m fastlock.testing.mutants.hunt \
+		--seeds $(SEEDS) --base $(BASE) --jobs $(JOBS) --only $(ONLY)
 
 test-debug: debug ## run the tests on the debug build
 	cd build/debug && $(ROOT_PY) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
