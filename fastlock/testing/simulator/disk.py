@@ -21,7 +21,13 @@ class Disk(MemoryStorage):
     """The in-memory twin on a timeline, with a shadow of every log for the checkers."""
 
     def __init__(
-        self, node: int, timeline: Timeline, random: Random, matching: LogMatching, done: Callable[[], None]
+        self,
+        node: int,
+        timeline: Timeline,
+        random: Random,
+        matching: LogMatching,
+        done: Callable[[], None],
+        slowness: int = 1,
     ) -> None:
         super().__init__()
         self._node = node
@@ -32,8 +38,9 @@ class Disk(MemoryStorage):
         self._syncing = False
         self._publishing_one = False
         self._life = 0
-        # How much longer than usual a sync takes.
-        self.slowness = 1
+        # How much longer a sync takes than on the fastest disk, usually and at the moment.
+        self.slowness_usual = slowness
+        self.slowness = slowness
         # Whether the next sync fails.
         self.failing = False
         self.checkpoints = 0
@@ -79,6 +86,11 @@ class Disk(MemoryStorage):
     def cut(self, group: int, index: int) -> None:
         self.cuts += 1
         super().cut(group, index)
+
+    @property
+    def slow(self) -> bool:
+        """Whether something is wrong with it at the moment."""
+        return self.slowness > self.slowness_usual
 
     def kick(self) -> None:
         """Start a sync if something waits and none is under way."""

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # How often another kind is picked where one has nothing to act on.
 CHOICES_MAX = 5
 
+# How long a node that crashes again and again stays down each time.
+CRASH_LOOP_DOWN_MS_MAX = 60
+
 # How likely somebody asks for a change of members without having waited.
 IMPATIENCE = 0.4
 
@@ -36,6 +39,7 @@ class Faults:
             "crash one": self._crash_one,
             "crash leader": self._crash_leader,
             "crash all": self._crash_all,
+            "crash loop": self._crash_loop,
             "pause node": self._pause_node,
             "pause client": self._pause_client,
             "crash client": self._crash_client,
@@ -78,7 +82,7 @@ class Faults:
         world.network.weather = CALM
         world.forwarding.late = world.forwarding.twice = 0.0
         for node in world.nodes.values():
-            node.disk.slowness = 1
+            node.disk.slowness = node.disk.slowness_usual
             node.disk.failing = False
             if not node.up:
                 node.start()
@@ -120,6 +124,25 @@ class Faults:
         lines = [self._crash(number) for number in self._world.nodes]
         return "; ".join(line for line in lines if line)
 
+    def _crash_loop(self) -> str:
+        """One node, or every node, that crashes again soon after each start, and is started again at once."""
+        nodes = self._random.shuffled(list(self._world.nodes))
+        nodes = nodes[: self._random.pick((1, 2, len(nodes)))]
+        times = self._random.between(2, 8)
+        for number in nodes:
+            self._crash_again(number, times)
+        return f"nodes {nodes} {times} times"
+
+    def _crash_again(self, number: int, times: int) -> None:
+        node = self._world.nodes[number]
+        if self._over or times == 0:
+            return
+        if node.up:
+            node.crash()
+            self._later(1, CRASH_LOOP_DOWN_MS_MAX, self._restart, number)
+        longest_ms = CRASH_LOOP_DOWN_MS_MAX + self._world.plan.election_max_ms
+        self._later(1, longest_ms, self._crash_again, number, times - 1)
+
     def _pause_node(self) -> str:
         number = self._random.pick(list(self._world.nodes))
         node = self._world.nodes[number]
@@ -141,8 +164,9 @@ class Faults:
         return f"node {number} {slowness} times slower for {delay_ms} ms"
 
     def _normal_disk(self, number: int) -> None:
-        self._world.nodes[number].disturb()
-        self._world.nodes[number].disk.slowness = 1
+        node = self._world.nodes[number]
+        node.disturb()
+        node.disk.slowness = node.disk.slowness_usual
 
     def _failing_disk(self) -> str:
         """The next sync of a node fails, which must stop the node; it comes back on a good disk."""

@@ -78,7 +78,7 @@ class SimulatedNode:
 
     def undisturbed(self, since_ns: int) -> bool:
         """Whether it ran, on a disk of normal speed, ever since then."""
-        return self.up and not self.paused and self.disk.slowness == 1 and self.disturbed_ns <= since_ns
+        return self.up and not self.paused and not self.disk.slow and self.disturbed_ns <= since_ns
 
     def start(self) -> None:
         self.disturb()

@@ -28,6 +28,7 @@ FAULTS = (
     "crash one",
     "crash leader",
     "crash all",
+    "crash loop",
     "pause node",
     "pause client",
     "crash client",
@@ -59,6 +60,8 @@ class Plan:
     think_max_ns: int
     hold_max_ns: int
     ttls_ms: tuple[int, ...]
+    # How much longer a sync takes than on the fastest disk.
+    disk_slowness: int
     # How far clocks may stray, and whether that is within what clients allow for.
     drift_ppm: int
     clocks_honest: bool
@@ -118,6 +121,7 @@ def plan_of(seed: int) -> Plan:
         drift_ppm=random.pick((0, 1000, 9000)) if clocks_honest else random.pick((50_000, 300_000)),
         clocks_honest=clocks_honest,
         faults=faults,
+        disk_slowness=random.pick((1, 1, 1, 5, 30)),
         fault_gap_ns=random.between(700, 1500) * MILLISECOND,
         # Minutes cost little where few members send few heartbeats.
         slow=clocks_honest and nodes <= 3 and groups == 1 and timing is TIMINGS[2] and random.chance(0.7),

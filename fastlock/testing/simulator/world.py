@@ -146,7 +146,12 @@ class World:
         random = self.random.fork(1000 + number)
         clock = Clock(self.timeline, self._drift(random), random.below(1 << 40))
         disk = Disk(
-            number, self.timeline, random.fork(1), self.matching, lambda: self.nodes[number].disk_done()
+            number,
+            self.timeline,
+            random.fork(1),
+            self.matching,
+            lambda: self.nodes[number].disk_done(),
+            self.plan.disk_slowness,
         )
         return SimulatedNode(
             number,
