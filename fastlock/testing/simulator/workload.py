@@ -345,12 +345,13 @@ class Workload(Client):
                 recorder.finish(operation, name)
             self.lease_lost(lease, attempt.group)
             return None
+        elif answer.code == Code.sequenceStale or (answer.code == Code.wrongSlot and wait):
+            # A wait that was enqueued and then moved away with its slot says the same: it stays unknown.
+            self.close(attempt)
+            return None
         elif answer.code in REFUSED_UNSEEN:
             self.close(attempt)
             recorder.forget(operation)
-            return None
-        elif answer.code == Code.sequenceStale:
-            self.close(attempt)
             return None
         else:
             self.close(attempt)
