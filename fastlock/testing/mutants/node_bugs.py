@@ -79,8 +79,8 @@ NODE_BUGS = (
         (
             Edit(
                 GROUP,
-                "if now_ms - self._wake_ms <= self.settings.heartbeat_ms or not self.leading:",
-                "if PLANTED or now_ms - self._wake_ms <= self.settings.heartbeat_ms or not self.leading:",
+                "if now_ms - self.wake_ms <= self.settings.heartbeat_ms:",
+                "if PLANTED or now_ms - self.wake_ms <= self.settings.heartbeat_ms:",
             ),
         ),
     ),
@@ -91,13 +91,12 @@ NODE_BUGS = (
         (
             Edit(
                 GROUP,
-                "self._mind_the_gap(now_ms)\nself._turn_ms = now_ms\nself.raft.tick(now_ms)",
+                "raft = self.raft\nif self.leading:",
                 "if PLANTED and now_ms < getattr(self, '_walking_ms', 0):\n"
-                "    self._wake_ms = self._walking_ms\n"
+                "    self.wake_ms = self._walking_ms\n"
                 "    return\n"
-                "self._mind_the_gap(now_ms)\n"
-                "self._turn_ms = now_ms\n"
-                "self.raft.tick(now_ms)",
+                "raft = self.raft\n"
+                "if self.leading:",
             ),
             Edit(
                 GROUP,
