@@ -60,8 +60,8 @@ $(RELEASE): $(INSTALLED) $(COMPILED_FROM)
 
 build: $(RELEASE) ## create .venv, install everything, build the extensions in place
 
-run: $(RELEASE) ## show a lock's life on the compiled lock table
-	@$(VENV)/bin/fastlock demo
+run: $(RELEASE) ## run a cluster of three nodes on this machine until Ctrl-C (ARGS= for fastlock up)
+	@$(VENV)/bin/fastlock up $(ARGS)
 
 test: $(RELEASE) ## run every test that decides
 	$(PY) -m pytest -n $(JOBS) --dist worksteal $(ARGS)

@@ -1,4 +1,4 @@
-"""`fastlock demo`, which `make run` runs: the story it tells, to people and to machines."""
+"""`fastlock demo`: the story it tells, to people and to machines."""
 
 import json
 import subprocess

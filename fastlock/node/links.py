@@ -365,13 +365,20 @@ class Links:
         """An introduction that came among a member's other messages."""
         self._links[node].introduce(fields)
 
-    def send(self, node: int, parts: Iterable[bytes]) -> bool:
-        """Queue a frame, in parts, until `flush`; False if there is no link or no room."""
+    def send(self, node: int, parts: Iterable[bytes], repeated: bool = True) -> bool:
+        """Queue a frame, in parts, until `flush`; False if there is no link or no room.
+
+        Where there is no room, what Raft repeats is dropped; for anything else the link is given up, so that
+        the other side learns that it will never come.
+        """
         link = self._links.get(node)
         if link is None or not link.is_member or link.transport is None:
             return False
         if link.transport.get_write_buffer_size() > self.settings.queue_bytes_max:
             self.dropped_messages += 1
+            if not repeated:
+                _log.warning("%s does not take what is sent to it: the link is given up", link.name)
+                link.transport.abort()
             return False
         link.parts.extend(parts)
         return True

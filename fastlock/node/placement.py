@@ -105,20 +105,20 @@ class Placement:
         return bool(peer["match"] >= group.raft.commit_index)
 
     def hand_over(self) -> bool:
-        """The node stops: every lead goes to somebody else. False once there is nothing left to hand over."""
-        led = [group for group in self._groups.values() if group.leading]
-        handing = False
-        for group in led:
-            nodes = [member.node for member in group.raft.members if member.node != self._node]
-            target = next((node for node in nodes if self._could_lead(group, node)), 0)
-            if target:
-                handing = True
-                if not group.raft.status()["transfer"]:
-                    try:
-                        group.transfer(target)
-                    except Refused as refused:
-                        _log.debug("group %d: not now: %s", group.number, refused)
-        return handing
+        """The node stops: every lead goes to somebody else. Whether there is one left that could."""
+        left = False
+        for group in self._groups.values():
+            others = [member.node for member in group.raft.members if self._is_linked(member.node)]
+            if not group.leading or not others:
+                continue
+            left = True
+            target = next((node for node in others if self._could_lead(group, node)), 0)
+            if target and not group.raft.status()["transfer"]:
+                try:
+                    group.transfer(target)
+                except Refused as refused:
+                    _log.debug("group %d: not now: %s", group.number, refused)
+        return left
 
 
 def key_between(first: int, last: int) -> bytes:

@@ -331,7 +331,7 @@ class Node:
         self._send_messages(engine.take_messages())
         links = self.links
         for node, requests in engine.take_forwards():
-            if not links.send(node, encode_forward(self.identity.node, requests)):
+            if not links.send(node, encode_forward(self.identity.node, requests), repeated=False):
                 engine.forward_lost(node)
         # The router's own answers make more answers, once.
         while touched := engine.take_replies():
@@ -346,7 +346,7 @@ class Node:
             elif owner is router:
                 router.take_own()
             elif isinstance(owner, PeerOrigin):
-                self.links.send(owner.node, encode_forward_reply(replies.take()))
+                self.links.send(owner.node, encode_forward_reply(replies.take()), repeated=False)
 
     def _send_messages(self, messages: list[Message]) -> None:
         beats: dict[int, list[Message]] = {}
