@@ -404,7 +404,7 @@ cdef void prefetch_commands(table_t* t, const command_t* commands, uint32_t coun
     """
     cdef uint32_t[PREFETCH_COMMANDS] rows
     cdef uint32_t[PREFETCH_COMMANDS] leases
-    cdef uint32_t free_row = t.rows.free_first
+    cdef uint32_t free_row = t.rows.free_first, free_lease = t.leases.free_first
     cdef uint32_t i
     cdef probe_t probe
     for i in range(count):
@@ -424,24 +424,12 @@ cdef void prefetch_commands(table_t* t, const command_t* commands, uint32_t coun
             prefetch_item(lease_at(t, leases[i]), sizeof(lease_t))
     for i in range(count):
         if rows[i]:
-            prefetch_around_row(t, row_at(t, rows[i]))
+            if row_at(t, rows[i]).holder_first:
+                prefetch(claim_at(t, row_at(t, rows[i]).holder_first))
         elif commands[i].kind == COMMAND_ACQUIRE:
             free_row = prefetch_next_row(t, free_row)
-        if leases[i]:
-            prefetch_around_lease(t, lease_at(t, leases[i]))
-    for i in range(count):
-        if leases[i] and lease_at(t, leases[i]).timer:
-            prefetch_around_timer(t, wheel_node(&t.wheel, lease_at(t, leases[i]).timer))
-
-
-cdef inline void prefetch_around_row(table_t* t, const row_t* row) noexcept nogil:
-    if row.holder_first:
-        prefetch(claim_at(t, row.holder_first))
-
-
-cdef inline void prefetch_around_lease(table_t* t, const lease_t* lease) noexcept nogil:
-    if lease.timer:
-        prefetch_item(wheel_node(&t.wheel, lease.timer), sizeof(wheel_node_t))
+            if leases[i] == 0:
+                free_lease = prefetch_next_lease(t, free_lease)
 
 
 cdef inline uint32_t prefetch_next_row(table_t* t, uint32_t handle) noexcept nogil:
@@ -452,9 +440,13 @@ cdef inline uint32_t prefetch_next_row(table_t* t, uint32_t handle) noexcept nog
     return (<uint32_t*>row_at(t, handle))[0]
 
 
-cdef inline void prefetch_around_timer(table_t* t, const wheel_node_t* node) noexcept nogil:
-    prefetch_item(wheel_node(&t.wheel, node.next), sizeof(wheel_node_t))
-    prefetch_item(wheel_node(&t.wheel, node.previous), sizeof(wheel_node_t))
+cdef inline uint32_t prefetch_next_lease(table_t* t, uint32_t handle) noexcept nogil:
+    """Like prefetch_next_row: the timer that comes with the handle."""
+    if handle == 0:
+        return 0
+    if lease_at(t, handle).timer:
+        prefetch_item(wheel_node(&t.wheel, lease_at(t, handle).timer), sizeof(wheel_node_t))
+    return (<uint32_t*>lease_at(t, handle))[0]
 
 
 cdef void apply_commands(table_t* t, const command_t* commands, uint32_t count) noexcept nogil:

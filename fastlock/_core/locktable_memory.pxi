@@ -520,13 +520,18 @@ cdef bint collect_ring(table_t* t, uint32_t handle) noexcept nogil:
 
 cdef uint32_t add_lease(table_t* t, uint64_t high, uint64_t low, int64_t ttl_ms, slice_t owner, bint bound,
                         uint64_t generation) noexcept nogil:
-    cdef uint32_t before = lease_at(t, t.leases.free_first).marks if t.leases.free_first else 0
-    cdef uint32_t handle = take_item(&t.leases, sizeof(lease_t))
+    cdef uint32_t marks_before = 0, timer_before = 0
+    cdef uint32_t handle = t.leases.free_first
     cdef lease_t* lease
+    if handle:
+        marks_before = lease_at(t, handle).marks
+        timer_before = lease_at(t, handle).timer
+    handle = take_item(&t.leases, sizeof(lease_t))
     if not index_put(&t.lease_index, tag_of_lease(t, high, low), handle):
         out_of_memory()
     lease = lease_at(t, handle)
-    inherit_listing(t, &lease.marks, before)
+    inherit_listing(t, &lease.marks, marks_before)
+    lease.timer = timer_before
     lease.high = high
     lease.low = low
     lease.ttl_ms = ttl_ms
@@ -539,12 +544,10 @@ cdef uint32_t add_lease(table_t* t, uint64_t high, uint64_t low, int64_t ttl_ms,
 
 
 cdef void remove_lease(table_t* t, uint32_t handle) noexcept nogil:
-    """Forgets a lease without claims."""
+    """Forgets a lease without claims. Its timer stays with its handle, for whatever takes that next."""
     cdef lease_t* lease = lease_at(t, handle)
     forget_lease(t, handle)
     index_remove(&t.lease_index, tag_of_lease(t, lease.high, lease.low), handle)
-    if lease.timer:
-        wheel_remove(&t.wheel, lease.timer)
     drop_lease_owner(lease)
     slab_give(&t.leases, handle)
 

@@ -4,6 +4,9 @@ Deadlines are on the wheel's clock, which is the caller's less the gaps of skip_
 a lower bound. What counts is decided when it fires: never before the full time (or the logged
 rest of it) has passed since this node began to lead. So a new leader has nothing to do per lease.
 
+A lease's timer outlives it: the next lease behind its handle mostly ends later, and then it only has to write
+down when. A timer that fires for nobody goes.
+
 A lease that runs for longer than NOTE_TTL_MS_MIN fires earlier once, after NOTE_SILENCE_MS without a
 keep-alive: its remaining time is then logged, so that the next leader does not start it anew.
 """
@@ -157,6 +160,9 @@ cdef list collect_due(table_t* t, uint64_t now_ms, uint32_t max_count):
     while looked_at < WHEEL_TOUCHES_MAX and <uint32_t>len(found) < max_count:
         count = wheel_advance(&t.wheel, now_ms, fired, min(<uint32_t>DUE_BATCH, max_count - <uint32_t>len(found)))
         for i in range(count):
+            if fired[i].kind == TIMER_LEASE and lease_at(t, fired[i].owner).marks & MARK_GONE:
+                disarm_lease(t, fired[i].owner)
+                continue
             deadline_ms = deadline_of(t, &fired[i])
             if deadline_ms <= now_ms or wants_note(t, &fired[i], deadline_ms):
                 found.append(due_command(t, &fired[i], now_ms, deadline_ms))
