@@ -57,6 +57,7 @@ class Checkpointer:
         group = self._group
         self._members = group.raft.members_at(group.table.applied_index)
         self._frozen = group.table.freeze()
+        group.observer.frozen(group)
         self._slicing = True
         group.storage.begin_checkpoint(group.number, whole=False)
 

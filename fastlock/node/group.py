@@ -96,6 +96,7 @@ class Observer(Protocol):
 
     def elected(self, group: Group) -> None: ...
     def applied(self, group: Group, entry: Entry) -> None: ...
+    def frozen(self, group: Group) -> None: ...
     def loaded(self, group: Group) -> None: ...
 
 
@@ -247,6 +248,10 @@ class Group:
 
     def watch(self, key: bytes, is_prefix: bool, position: int | None, handle: Any) -> None:
         """Stream events from this replica, after a position or from now on."""
+        if all(member.node != self.node for member in self.raft.members):
+            # A node that left the group, or did not join it yet, would stay silent for ever.
+            self.answers.append(Answer(handle, Code.unavailable, leader=self.raft.leader))
+            return
         start = self.table.revision if position is None else position
         watch = self._watches[handle] = Watch(handle, key, is_prefix, start)
         self.answers.append(Answer(handle, Code.ok, revision=start))

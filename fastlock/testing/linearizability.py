@@ -110,13 +110,18 @@ def _search(model: LockModel, family: Sequence[Operation], configurations_max: i
             claim = (operation.lease, operation.request)
             needs[claim] = needs.get(claim, 0) | 1 << position
 
+    # And the end must come before an acquire that was told of it, claim or not.
+    told_lost = [
+        o.lease for o in must if o.kind == "acquire" and o.code == "leaseLost" and o.lease in by_lease
+    ]
+
     def candidates_of(state: State, first: int, done: int) -> list[int]:
         """What may act next: all that was called before the earliest answer missing. Last is tried first."""
         found, earliest_end = _required(operations, must_count, first, done)
         lowest = next((revision for revision, p in numbered if not done >> p & 1), _NEVER)
         found = [p for p in found if operations[p].revision <= lowest]
         optional = list(free)
-        for lease in model.involved(state):
+        for lease in [*model.involved(state), *told_lost]:
             if not any(needs[claim] & ~done for claim in model.claims(state, lease) if claim in needs):
                 optional.extend(by_lease.get(lease, ()))
         return [p for p in optional if operations[p].call <= earliest_end and not done >> p & 1] + found

@@ -216,9 +216,15 @@ class WatchStream:
         end = bisect_right(history.revisions, position)
         return [e for e in history.events[first:end] if e[2].startswith(self._prefix)]
 
+    def _missing(self) -> list[tuple[int, str, bytes, int]]:
+        return self._expected(self._history.revisions[-1] if self._history.revisions else 0)
+
+    @property
+    def caught_up(self) -> bool:
+        return not self._missing()
+
     def finished(self) -> None:
         """Faults are over and everything was delivered: nothing may be missing at the end."""
-        last = self._history.revisions[-1] if self._history.revisions else 0
-        missing = self._expected(last)
+        missing = self._missing()
         if missing:
             raise Violation("watch", f"{self._name} never saw {missing[:3]} (it is at {self._position})")

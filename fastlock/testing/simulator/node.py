@@ -67,7 +67,9 @@ class SimulatedNode:
         self._forwarding = forwarding
         self._inbox: list[Any] = []
         self._life = 0
+        # When the next turn is wanted (-1 = not at all), and the events planned for it, earliest last.
         self._turn_at_ns = -1
+        self._events_ns: list[int] = []
 
     @property
     def up(self) -> bool:
@@ -101,10 +103,12 @@ class SimulatedNode:
         self.paused = False
         self._inbox.clear()
         self._turn_at_ns = -1
+        self._events_ns.clear()
         return self.disk.power_cut()
 
     def pause(self) -> None:
         self.paused = True
+        self._turn_at_ns = -1
 
     def resume(self) -> None:
         self.disturb()
@@ -126,19 +130,29 @@ class SimulatedNode:
             self.schedule_turn(TURN_DELAY_NS)
 
     def schedule_turn(self, delay_ns: int) -> None:
-        """One turn is planned at a time; an earlier one replaces it."""
+        """The next turn is at the earliest time asked for since the last one."""
         time_ns = self._timeline.now_ns + delay_ns
-        if self.paused or (0 <= self._turn_at_ns <= time_ns):
-            return
-        self._turn_at_ns = time_ns
-        self._timeline.at(time_ns, self._turn, self._life, time_ns)
+        if not self.paused and (self._turn_at_ns < 0 or time_ns < self._turn_at_ns):
+            self._turn_at_ns = time_ns
+            self._arm()
 
-    def _turn(self, life: int, time_ns: int) -> None:
-        if life != self._life or time_ns != self._turn_at_ns or self.engine is None:
+    def _arm(self) -> None:
+        """Plan an event unless an earlier one is planned: that one arms again if it comes too early."""
+        events = self._events_ns
+        if not events or self._turn_at_ns < events[-1]:
+            events.append(self._turn_at_ns)
+            self._timeline.at(self._turn_at_ns, self._turn, self._life)
+
+    def _turn(self, life: int) -> None:
+        if life != self._life or self.engine is None:
+            return
+        self._events_ns.pop()
+        if self.paused or self._turn_at_ns < 0:
+            return
+        if self._turn_at_ns > self._timeline.now_ns:
+            self._arm()
             return
         self._turn_at_ns = -1
-        if self.paused:
-            return
         engine = self.engine
         now_ms = self.clock.now_ns() // MILLISECOND
         if self._inbox:

@@ -89,7 +89,7 @@ def plan_of(seed: int) -> Plan:
     if len(faults) < 4:
         faults = tuple(random.shuffled(FAULTS)[:6])
     clocks_honest = random.chance(0.8)
-    dirty = random.pick((4, 16, 64, 256))
+    dirty = random.pick((8, 24, 64, 200))
     settings = GroupSettings(
         raft=RaftSettings(
             election_ms_min=timing[0],
@@ -98,9 +98,9 @@ def plan_of(seed: int) -> Plan:
             window_batches=random.pick((1, 2, 4)),
         ),
         heartbeat_ms=timing[2],
-        expiry_poll_ms=random.pick((25, 50, 100)),
+        expiry_poll_ms=random.pick((50, 100, 200)),
         checkpoint_dirty_rows=dirty,
-        checkpoint_slice_rows=random.pick((1, 3, 64)),
+        checkpoint_slice_rows=random.pick((2, 8, 64)),
         log_keep_entries=random.pick((0, 0, 8, 100)),
         snapshot_chunk_bytes=random.pick((256, 1024, 65536)),
         snapshot_idle_ms=3000,
@@ -115,7 +115,7 @@ def plan_of(seed: int) -> Plan:
         threads=random.between(1, 2),
         election_max_ms=timing[1],
         settings=settings,
-        think_max_ns=random.pick((150, 300, 500)) * MILLISECOND,
+        think_max_ns=random.pick((200, 400, 600)) * MILLISECOND,
         hold_max_ns=random.pick((20, 100, 300)) * MILLISECOND,
         ttls_ms=(300, 800, 2000) if fast_leases else (1000, 3000, 6000),
         drift_ppm=random.pick((0, 1000, 9000)) if clocks_honest else random.pick((50_000, 300_000)),

@@ -604,7 +604,7 @@ class Workload(Client):
             self.send(attempt, "watch", prefix, True, position, anywhere=True)
             while True:
                 answer = yield from self.answer_to(attempt, WATCH_SILENCE_NS)
-                if answer is None:
+                if answer is None or answer.code == Code.unavailable:
                     break
                 if answer.code == Code.eventsLost:
                     if stream is not None:
@@ -621,6 +621,7 @@ class Workload(Client):
                 if answer.token == stream.position:
                     stream.arrived(self.world.plain_events(answer.content), answer.revision)
             self.close(attempt)
+            yield from self.sleep(self.random.below(BACKOFF_MAX_NS))
 
 
 def _lease_fields(lease: Lease) -> dict[str, int]:

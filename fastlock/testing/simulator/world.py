@@ -70,6 +70,9 @@ LEASE_LIVES_MAX = 2
 # Events one applied entry can cause at most in a run of this size.
 EVENTS_PER_ENTRY_MAX = 100_000
 
+# State hashes walk the whole table: replicas are compared at every so many entries, and at checkpoints.
+HASHED_EVERY = 4
+
 _EVENT_NAMES = [kind.name for kind in EventKind]
 
 
@@ -241,9 +244,8 @@ class World:
         number = group.number
         table = group.table
         first = self.committed.applied(number, entry.index, entry.term, crc32(entry.data), group.node)
-        state_hash = table.state_hash()
-        self.trace.mix(state_hash)
-        self.same_state.observed(number, entry.index, state_hash, f"node {group.node}")
+        if entry.index % HASHED_EVERY == 0:
+            self._compare_state(group, "")
         # A member that joins knows the founders only once a later configuration says who they are.
         if members := group.raft.members_at(entry.index):
             self.same_members.observed(number, entry.index, members, group.node)
@@ -258,13 +260,21 @@ class World:
             for event in events:
                 self.exclusion.happened(_EVENT_NAMES[event.kind], event.key, event.token, event.mode)
 
+    def frozen(self, group: Group) -> None:
+        self._compare_state(group, " at a checkpoint")
+
+    def _compare_state(self, group: Group, how: str) -> None:
+        state_hash = group.table.state_hash()
+        self.trace.mix(state_hash)
+        where = f"node {group.node}{how}"
+        self.same_state.observed(group.number, group.table.applied_index, state_hash, where)
+
     def loaded(self, group: Group) -> None:
         table = group.table
-        where = f"node {group.node} from its rows"
         installed = self.nodes[group.node].up
         self.reach("snapshot installed" if installed else "restart from rows")
-        self.say(f"group {group.number}: {where} at index {table.applied_index}")
-        self.same_state.observed(group.number, table.applied_index, table.state_hash(), where)
+        self.say(f"group {group.number}: node {group.node} from its rows at index {table.applied_index}")
+        self._compare_state(group, " from its rows")
 
     def plain_events(self, events: Sequence[Event]) -> list[tuple[int, str, bytes, int]]:
         return [(event.revision, _EVENT_NAMES[event.kind], event.key, event.token) for event in events]
@@ -309,6 +319,9 @@ class World:
             self._pass(summary, RECOVERY_NS, lambda: self.operations >= OPERATIONS_MIN)
             self.stopping = True
             self._pass(summary, DRAIN_NS, lambda: True)
+            self._everything_progressed()
+            # A watcher that picked a node which is no member any more has to find another one first.
+            self._pass(summary, 0, lambda: all(stream.caught_up for stream in self.streams))
             self._judge(summary)
         except Violation as violation:
             summary.violation, summary.checker = violation.message, violation.checker
@@ -372,7 +385,6 @@ class World:
     # The judgement.
 
     def _judge(self, summary: Summary) -> None:
-        self._everything_progressed()
         self._replicas_agree()
         self._leases_ended()
         self.disruption.verify()
@@ -400,6 +412,7 @@ class World:
             if leader is None:
                 raise Violation("liveness", f"group {number} has no leader at the end")
             leader.table.check_invariants()
+            self._compare_state(leader, " at the end")
             applied = leader.table.applied_index
             for member in leader.raft.members:
                 group = self.nodes[member.node].group(number)
@@ -407,6 +420,7 @@ class World:
                     behind = -1 if group is None else group.table.applied_index
                     message = f"group {number}: node {member.node} applied {behind} of {applied}"
                     raise Violation("liveness", message)
+                self._compare_state(group, " at the end")
         for number in self.group_numbers:
             self._grants_stand(number)
 
