@@ -248,8 +248,9 @@ class Group:
 
     def watch(self, key: bytes, is_prefix: bool, position: int | None, handle: Any) -> None:
         """Stream events from this replica, after a position or from now on."""
-        if all(member.node != self.node for member in self.raft.members):
-            # A node that left the group, or did not join it yet, would stay silent for ever.
+        if not self.raft.leader:
+            # Nothing comes in here: cut off, or no member any more without having been told. Waiting for
+            # a leader it could stay silent for ever, and the watcher would not know.
             self.answers.append(Answer(handle, Code.unavailable, leader=self.raft.leader))
             return
         start = self.table.revision if position is None else position
