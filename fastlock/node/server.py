@@ -496,6 +496,9 @@ class Node:
         if entry.kind == ENTRY_NOOP and group.leading and entry.term == group.raft.term:
             self._began.append(group)
 
+    def frozen(self, group: Group) -> None:
+        return None
+
     def loaded(self, group: Group) -> None:
         return None
 

@@ -4,7 +4,14 @@ Keys that no command names together are independent objects, so every such famil
 searched on its own. The search is Wing and Gong's with Lowe's memory of visited configurations: a
 configuration is (which operations have acted, the state they left), and one that failed once is
 never tried again. An operation without an answer may act at any time after its call, or never.
-Answers that carry a revision act in the order of their revisions, which is what revisions promise.
+
+What keeps the search short:
+- Answers that carry a revision act in the order of their revisions, which is what revisions promise.
+- What is gone stays gone: a step is not taken if it removes a claim, ends a lease or calls an acquire off
+  that an outstanding answer or event needs (outstanding.py).
+- The unseen end of a lease that only waits in line is put off until somebody could tell: until its claim is
+  the first in its queue or would be served, a read counts the queue, or its owner is answered.
+- What changes nothing acts as soon as it fits: for everything else all later moments are still possible.
 """
 
 from __future__ import annotations
@@ -12,7 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from fastlock.testing.lock_model import LockModel, Operation, State
+from fastlock.testing.lock_model import Happening, LockModel, Operation, State
+from fastlock.testing.lock_step import step
+from fastlock.testing.outstanding import Outstanding, Place
 
 # Configurations a search may visit in one family before it gives up; honest histories need few.
 CONFIGURATIONS_MAX = 200_000
@@ -31,12 +40,23 @@ class Verdict:
     explanation: str = ""
 
 
-def check(operations: Iterable[Operation], configurations_max: int = CONFIGURATIONS_MAX) -> Verdict:
-    """Judge a whole history; the first family that cannot be explained decides."""
+def check(
+    operations: Iterable[Operation],
+    events: Iterable[Happening] | None = None,
+    configurations_max: int = CONFIGURATIONS_MAX,
+) -> Verdict:
+    """Judge a whole history; the first family that cannot be explained decides.
+
+    `events` are all events on all keys, if somebody watched: then they have to be explained too.
+    """
     visited = 0
     undecided = ""
+    events_of: dict[bytes, list[Happening]] = {}
+    for event in events or ():
+        events_of.setdefault(event.key, []).append(event)
     for keys, family in _families(list(operations)):
-        verdict = _search(LockModel(keys, family), family, configurations_max)
+        seen = None if events is None else [event for key in keys for event in events_of.get(key, ())]
+        verdict = _search(LockModel(keys, family, seen), family, configurations_max)
         visited += verdict.configurations
         if verdict.decided and not verdict.linearizable:
             return replace(verdict, configurations=visited)
@@ -86,140 +106,208 @@ def _families(operations: list[Operation]) -> list[tuple[tuple[bytes, ...], list
     return [(tuple(sorted(keys_of[name])), members[name]) for name in keys_of]
 
 
-def _search(model: LockModel, family: Sequence[Operation], configurations_max: int) -> Verdict:
-    """Depth first: what must act before what may act, so that honest histories need no detours."""
-    family = _that_matter(family)
-    must = sorted((o for o in family if o.end is not None), key=lambda o: (o.call, o.end))
-    may = sorted((o for o in family if o.end is None), key=lambda o: o.call)
-    operations = must + may
-    must_count = len(must)
-    numbered = sorted((o.revision, p) for p, o in enumerate(must) if o.revision)
-    # The unseen end of a lease matters only while the lease has a claim: those are found by lease.
-    free: list[int] = []
-    by_lease: dict[int, list[int]] = {}
-    for position in range(must_count, len(operations)):
-        if operations[position].kind in _ENDS:
-            by_lease.setdefault(operations[position].lease, []).append(position)
-        else:
-            free.append(position)
+# An operation and its position: among the answered ones, then the unanswered; -1 for the unseen end of a
+# lease.
+Choice = tuple[Operation, int]
 
-    # Answers that can only come while a claim is there: until they did, its lease has not ended.
-    needs: dict[tuple[int, int], int] = {}
-    for position, operation in enumerate(must):
-        if _needs_claim(operation):
-            claim = (operation.lease, operation.request)
-            needs[claim] = needs.get(claim, 0) | 1 << position
 
-    # And the end must come before an acquire that was told of it, claim or not.
-    told_lost = [
-        o.lease for o in must if o.kind == "acquire" and o.code == "leaseLost" and o.lease in by_lease
-    ]
+class _Frame:
+    """One configuration on the way to an explanation, and what was not tried there yet."""
 
-    def candidates_of(state: State, first: int, done: int) -> list[int]:
-        """What may act next: all that was called before the earliest answer missing. Last is tried first."""
-        found, earliest_end = _required(operations, must_count, first, done)
-        lowest = next((revision for revision, p in numbered if not done >> p & 1), _NEVER)
-        found = [p for p in found if operations[p].revision <= lowest]
-        optional = list(free)
-        for lease in [*model.involved(state), *told_lost]:
-            if not any(needs[claim] & ~done for claim in model.claims(state, lease) if claim in needs):
-                optional.extend(by_lease.get(lease, ()))
-        return [p for p in optional if operations[p].call <= earliest_end and not done >> p & 1] + found
+    __slots__ = ("choices", "earliest_end", "last_resorts", "offered", "place", "state")
 
-    all_must = (1 << must_count) - 1
+    def __init__(self, place: Place, state: State, earliest_end: int) -> None:
+        self.place = place
+        self.state = state
+        # Nothing that was called later may act here.
+        self.earliest_end = earliest_end
+        # The most promising is the last.
+        self.choices: list[Choice] = []
+        # So many of the first are tried only when nothing else is left.
+        self.last_resorts = 0
+        # Leases whose unseen ends are or were among the choices.
+        self.offered: set[int] = set()
 
-    state: State = model.initial()
-    done = 0
-    first = 0
-    visited: set[tuple[int, State]] = set()
-    # One frame per operation that acted: where to return to, and which candidates are left there.
-    trail: list[tuple[int, State, int, list[int]]] = []
-    best = 0
-    best_state = state
-    candidates = candidates_of(state, first, done)
-    while True:
-        if done & all_must == all_must:
-            return Verdict(True, True, len(visited))
-        while candidates:
-            position = candidates.pop()
-            operation = operations[position]
-            following = model.step(state, operation)
-            if following is None:
-                continue
-            if following == state:
-                if position >= must_count:
-                    continue
-                # What changes nothing can act as soon as it fits: every other order allows that too.
-                candidates = []
+
+class _Family:
+    """The operations of one family of keys, and what each of them rests on."""
+
+    def __init__(self, model: LockModel, operations: Sequence[Operation]) -> None:
+        operations = _that_matter(operations, model.events is not None)
+        self.model = model
+        self.answered = sorted((o for o in operations if o.end is not None), key=lambda o: (o.call, o.end))
+        self._unanswered: list[Operation] = []
+        # Ends nobody was told of are found by lease.
+        self._unseen_ends: dict[int, list[Operation]] = {}
+        for operation in sorted((o for o in operations if o.end is None), key=lambda o: o.call):
+            if operation.kind in _ENDS:
+                self._unseen_ends.setdefault(model.lease_number[operation.lease], []).append(operation)
+            else:
+                self._unanswered.append(operation)
+        self._rank = [_rank(o) for o in self.answered]
+        positions: dict[int, list[int]] = {}
+        for position, rank in enumerate(self._rank):
+            positions.setdefault(rank, []).append(position)
+        self._by_rank = sorted((rank, found) for rank, found in positions.items() if rank)
+        self._outstanding = Outstanding(model, self.answered, self._unanswered)
+
+    def frame(self, place: Place, state: State) -> _Frame:
+        """A configuration with everything that may act next."""
+        answered = self.answered
+        found, earliest_end = self._ready(place)
+        frame = _Frame(place, state, earliest_end)
+        frame.choices = [
+            (operation, len(answered) + number)
+            for number, operation in enumerate(self._unanswered)
+            if operation.call <= earliest_end and not place.used >> number & 1
+        ]
+        frame.last_resorts = len(frame.choices)
+        for lease in self._leases_that_matter(state, found):
+            self._offer_end(frame, lease)
+        # An answer usually comes soon after its command acted; the end of a lease rules the most out.
+        found.sort(key=lambda p: (answered[p].kind in _ENDS, answered[p].end), reverse=True)
+        frame.choices.extend((answered[p], p) for p in found)
+        return frame
+
+    def _ready(self, place: Place) -> tuple[list[int], int]:
+        """Answered operations that may act next, and the earliest answer missing."""
+        answered = self.answered
+        earliest_end = _NEVER
+        found: list[int] = []
+        for position in range(place.first, len(answered)):
+            operation = answered[position]
+            if operation.call > earliest_end:
+                break
+            if not place.has(position):
+                found.append(position)
+                assert operation.end is not None
+                if operation.end < earliest_end:
+                    earliest_end = operation.end
+        lowest = self._lowest_rank(place)
+        return [p for p in found if not self._rank[p] or self._rank[p] == lowest], earliest_end
+
+    def _lowest_rank(self, place: Place) -> int:
+        # Ranks act in order, so those that have acted come before the others.
+        low, high = 0, len(self._by_rank)
+        while low < high:
+            middle = (low + high) // 2
+            if all(place.has(p) for p in self._by_rank[middle][1]):
+                low = middle + 1
+            else:
+                high = middle
+        return self._by_rank[low][0] if low < len(self._by_rank) else 0
+
+    def _leases_that_matter(self, state: State, found: list[int]) -> dict[int, None]:
+        """Leases whose end can make a difference to what acts next."""
+        model = self.model
+        leases = model.foremost(state)
+        for position in found:
+            operation = self.answered[position]
+            if operation.lease:
+                leases[model.lease_number[operation.lease]] = None
+            elif operation.kind == "get":
+                queue = state.rows[model.position[operation.keys[0]]].queue
+                if operation.waiters < len(queue):
+                    leases |= dict.fromkeys(model.claims[claim].lease for claim in queue)
+        return leases
+
+    def _offer_end(self, frame: _Frame, lease: int) -> None:
+        if lease not in frame.offered:
+            frame.offered.add(lease)
+            ends = self._unseen_ends.get(lease, ())
+            place = min(frame.last_resorts, len(frame.choices))
+            frame.choices[place:place] = [(end, -1) for end in ends if end.call <= frame.earliest_end]
+
+    def served(self, frame: _Frame, claims: list[int]) -> None:
+        """Claims would leave their queues with a grant: instead, their leases can have ended by then."""
+        for claim in claims:
+            self._offer_end(frame, self.model.claims[claim].lease)
+
+    def acted(self, place: Place, position: int) -> Place:
+        if position < 0:
             # The unseen end of a lease is not used up: its effect says whether it can come again.
-            acted = done if operation.kind in _ENDS and position >= must_count else done | 1 << position
-            if (acted, following) in visited:
-                continue
-            visited.add((acted, following))
-            if len(visited) > configurations_max:
-                return Verdict(False, False, len(visited), f"gave up on keys {model.keys}")
-            trail.append((done, state, first, candidates))
-            done, state = acted, following
-            while first < must_count and done >> first & 1:
-                first += 1
-            if first > best:
-                best, best_state = first, state
-            candidates = candidates_of(state, first, done)
-            break
-        else:
+            return place
+        if position < len(self.answered):
+            return place.with_answered(position)
+        return Place(place.first, place.beyond, place.used | 1 << (position - len(self.answered)))
+
+    def rules_out(self, before: State, after: State, place: Place) -> bool:
+        return self._outstanding.rules_out(before, after, place)
+
+
+def _search(model: LockModel, operations: Sequence[Operation], configurations_max: int) -> Verdict:
+    """Depth first, with the most promising operation first, so that honest histories need few detours."""
+    family = _Family(model, operations)
+    total = len(family.answered)
+    events_total = 0 if model.events is None else len(model.events)
+    visited: set[tuple[Place, State]] = set()
+    frame = family.frame(Place(0, 0, 0), model.initial())
+    trail: list[_Frame] = []
+    best, best_state = 0, frame.state
+    while frame.place.first < total or frame.state.events < events_total:
+        following = _next_frame(family, frame, visited)
+        if following is None:
             if not trail:
-                return Verdict(
-                    False, True, len(visited), _explain(model, operations, must_count, best, best_state)
-                )
-            done, state, first, candidates = trail.pop()
+                return Verdict(False, True, len(visited), _explain(family, best, best_state))
+            frame = trail.pop()
+            continue
+        if len(visited) > configurations_max:
+            explanation = _explain(family, best, best_state)
+            return Verdict(False, False, len(visited), f"gave up: {explanation}")
+        trail.append(frame)
+        frame = following
+        if frame.place.first > best:
+            best, best_state = frame.place.first, frame.state
+    return Verdict(True, True, len(visited))
 
 
-def _that_matter(family: Sequence[Operation]) -> list[Operation]:
-    """Without what can explain nothing: unanswered reads, and unanswered puts of a value nobody ever read.
+def _next_frame(family: _Family, frame: _Frame, visited: set[tuple[Place, State]]) -> _Frame | None:
+    """Let the most promising choice act that leads anywhere; None where there is none left."""
+    state = frame.state
+    while frame.choices:
+        operation, position = frame.choices.pop()
+        following, served = step(family.model, state, operation)
+        if served:
+            family.served(frame, served)
+        if following is None:
+            continue
+        if following == state:
+            if not 0 <= position < len(family.answered):
+                continue
+            # What changes nothing can act as soon as it fits: every other order allows that too.
+            frame.choices.clear()
+        place = family.acted(frame.place, position)
+        if (place, following) in visited or family.rules_out(state, following, place):
+            continue
+        visited.add((place, following))
+        return family.frame(place, following)
+    return None
+
+
+def _rank(operation: Operation) -> int:
+    """Where its revision puts an operation among the others: a read follows the change it has seen."""
+    return 2 * operation.revision + (operation.kind == "get") if operation.revision else 0
+
+
+def _that_matter(family: Sequence[Operation], watched: bool) -> list[Operation]:
+    """Without what can explain nothing: unanswered reads, and unanswered puts that nobody ever saw.
 
     Values are unique in a history.
     """
-    seen = {operation.value for operation in family if operation.kind == "get"}
-    unseen = ("get", "granted")
+    read = {operation.value for operation in family if operation.kind == "get"}
     return [
         o
         for o in family
-        if o.end is not None or (o.kind not in unseen and (o.kind != "put" or o.value in seen))
+        if o.end is not None
+        or (o.kind not in ("get", "granted") and (o.kind != "put" or watched or o.value in read))
     ]
 
 
-def _needs_claim(operation: Operation) -> bool:
-    if operation.kind == "granted":
-        return True
-    if operation.kind in ("release", "put", "delete"):
-        return operation.code == "ok" and operation.token > 0
-    return operation.kind == "cancel" and operation.revision > 0
-
-
-def _required(
-    operations: Sequence[Operation], must_count: int, first: int, done: int
-) -> tuple[list[int], int]:
-    """Answered operations that may act next, the earliest call last, and the earliest answer among them."""
-    earliest_end = _NEVER
-    found: list[int] = []
-    for position in range(first, must_count):
-        operation = operations[position]
-        if operation.call > earliest_end:
-            break
-        if not done >> position & 1:
-            found.append(position)
-            assert operation.end is not None
-            earliest_end = min(earliest_end, operation.end)
-    found.reverse()
-    return found, earliest_end
-
-
-def _explain(
-    model: LockModel, operations: Sequence[Operation], must_count: int, best: int, state: State
-) -> str:
+def _explain(family: _Family, best: int, state: State) -> str:
     """The longest explanation found, and the answer that no continuation of it can give."""
-    lines = [f"no order of commands explains what was seen on {b', '.join(model.keys)!r}"]
-    lines.append(f"  state after the longest explained prefix: {model.describe(state)}")
-    lines.extend(f"  explained:   {o}" for o in operations[max(0, best - 12) : best])
-    lines.extend(f"  unexplained: {o}" for o in operations[best : min(must_count, best + 12)])
+    answered = family.answered
+    lines = [f"no order of commands explains what was seen on {b', '.join(family.model.keys)!r}"]
+    lines.append(f"  state after the longest explained prefix: {family.model.describe(state)}")
+    lines.extend(f"  explained:   {o}" for o in answered[max(0, best - 12) : best])
+    lines.extend(f"  unexplained: {o}" for o in answered[best : best + 12])
     return "\n".join(lines)

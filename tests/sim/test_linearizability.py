@@ -3,7 +3,7 @@
 import pytest
 
 from fastlock.testing.linearizability import check
-from fastlock.testing.lock_model import Operation
+from fastlock.testing.lock_model import Happening, Operation
 
 KEY = b"k"
 A, B, C = 0xA, 0xB, 0xC
@@ -17,24 +17,26 @@ def granted(call, end, lease, token, request=1, keys=(KEY,)):
     return Operation("granted", call, end, keys, lease, request, code="ok", token=token)
 
 
-def release(call, end, lease, code, token, request=1, key=KEY):
-    return Operation("release", call, end, (key,), lease, request, code=code, token=token)
+def release(call, end, lease, code, token, request=1, key=KEY, **fields):
+    return Operation("release", call, end, (key,), lease, request, code=code, token=token, **fields)
 
 
-def cancel(call, end, lease, code, request=1, keys=(KEY,)):
-    return Operation("cancel", call, end, keys, lease, request, code=code)
+def cancel(call, end, lease, code, request=1, keys=(KEY,), **fields):
+    return Operation("cancel", call, end, keys, lease, request, code=code, **fields)
 
 
 def lose(call, end, lease, code="expired"):
     return Operation("end", call, end, (), lease, code=code)
 
 
-def put(call, end, lease, code, token, value, request=1):
-    return Operation("put", call, end, (KEY,), lease, request, code=code, token=token, value=value)
+def put(call, end, lease, code, token, value, request=1, **fields):
+    return Operation("put", call, end, (KEY,), lease, request, code=code, token=token, value=value, **fields)
 
 
-def get(call, end, holders=(), waiters=0, value=None):
-    return Operation("get", call, end, (KEY,), holders=holders, waiters=waiters, value=value, code="ok")
+def get(call, end, holders=(), waiters=0, value=None, **fields):
+    return Operation(
+        "get", call, end, (KEY,), holders=holders, waiters=waiters, value=value, code="ok", **fields
+    )
 
 
 GOOD = {
@@ -131,6 +133,37 @@ GOOD = {
         Operation("end_delay", 0, None, (), A),
         acquire(8, 9, B, "ok", 5, request=2),
     ],
+    "a handover takes the revision after the departure": [
+        acquire(0, 1, A, "ok", 5, revision=5),
+        acquire(2, 3, B, "queued", wait=True, revision=6),
+        release(4, 9, A, "ok", 5, revision=8),
+        granted(2, 9, B, 9),
+        get(5, 6, holders=((A, 5),), waiters=1, revision=7),
+    ],
+    "a read at the revision of a change has seen it": [
+        acquire(0, 9, A, "ok", 5, revision=5),
+        get(0, 9, holders=((A, 5),), revision=5),
+        get(0, 9, revision=4),
+    ],
+    "a cancel that came too late releases and hands over": [
+        acquire(0, 1, A, "ok", 5, wait=True),
+        acquire(2, 3, B, "queued", wait=True, revision=6),
+        cancel(4, 5, A, "ok", revision=7),
+        granted(2, 6, B, 8),
+    ],
+    "the same request asked again gets its standing back": [
+        acquire(0, 1, A, "ok", 5),
+        acquire(2, 3, A, "ok", 5),
+        release(4, 5, A, "ok", 5),
+        acquire(6, 7, B, "ok", 7),
+    ],
+    "a lease ends after the wait it was good for": [
+        acquire(0, 1, A, "ok", 1),
+        acquire(2, 5, B, "queued", wait=True, revision=3),
+        lose(0, 9, B),
+        get(6, 7, holders=((A, 1),), waiters=1),
+        get(10, 11, holders=((A, 1),)),
+    ],
     "different keys are independent": [
         acquire(0, 1, A, "ok", 5, keys=(b"x",)),
         acquire(0, 1, B, "ok", 4, keys=(b"y",)),
@@ -225,6 +258,41 @@ BAD = {
         acquire(0, 1, A, "ok", 1, keys=(b"x",)),
         acquire(2, 3, B, "ok", 2, keys=(b"x", b"y")),
     ],
+    "a handover that did not come with the departure": [
+        acquire(0, 1, A, "ok", 5, revision=5),
+        acquire(2, 3, B, "queued", wait=True, revision=6),
+        release(4, 5, A, "ok", 5, revision=8),
+        granted(2, 9, B, 11),
+    ],
+    "a handover before the departure": [
+        acquire(0, 1, A, "ok", 5, revision=5),
+        acquire(2, 3, B, "queued", wait=True, revision=6),
+        release(4, 9, A, "ok", 5, revision=8),
+        granted(2, 9, B, 7),
+    ],
+    "a read that missed a change its revision covers": [
+        acquire(0, 9, A, "ok", 5, revision=5),
+        get(0, 9, revision=5),
+    ],
+    "a read that saw a change after its revision": [
+        acquire(0, 9, A, "ok", 5, revision=5),
+        get(0, 9, holders=((A, 5),), revision=4),
+    ],
+    "revisions against the order of time": [
+        acquire(0, 1, A, "ok", 5, revision=5),
+        put(2, 3, A, "ok", 5, b"late", revision=9),
+        put(4, 5, A, "ok", 5, b"early", revision=8),
+    ],
+    "a cancel that released what another one holds": [
+        acquire(0, 1, A, "ok", 5),
+        acquire(2, 3, B, "queued", wait=True, revision=6),
+        cancel(4, 5, B, "ok", revision=7),
+    ],
+    "a wait on a lease that had ended": [
+        acquire(0, 1, A, "ok", 1),
+        lose(0, 2, B),
+        acquire(3, 4, B, "queued", wait=True, revision=3),
+    ],
     "a grant in the middle of a lock-delay": [
         acquire(0, 1, A, "ok", 1, lock_delay=True),
         lose(0, 2, A),
@@ -274,3 +342,91 @@ def test_many_unanswered_commands_do_not_slow_an_honest_history():
     verdict = check(history)
     assert verdict.linearizable
     assert verdict.configurations < 5_000
+
+
+def test_an_early_end_of_a_lease_is_given_up_before_unanswered_waits_are_tried():
+    """All orders of the waits would be tried in vain behind a wrong guess about the lease."""
+    history = [acquire(0, 1, A, "ok", 1), lose(2, 90, B), acquire(10, 11, B, "queued", wait=True, revision=5)]
+    history += [acquire(1, None, 100 + i, None, wait=True) for i in range(12)]
+    history += [get(20, 21, holders=((A, 1),), waiters=1)]
+    verdict = check(history, configurations_max=1000)
+    assert verdict.linearizable, verdict.explanation
+
+
+def event(revision, kind, token=0, lease=0, key=KEY):
+    return Happening(revision, kind, key, token or revision, lease)
+
+
+HANDED_OVER = [
+    acquire(0, 1, A, "ok", 1),
+    acquire(2, 3, B, "queued", wait=True, revision=2),
+    acquire(4, 5, C, "queued", wait=True, revision=3),
+    lose(0, None, A),
+    lose(0, None, B),
+    lose(0, None, C),
+    get(20, 21, holders=((C, 6),), revision=6),
+]
+HANDED_OVER_EVENTS = [
+    event(1, "acquired", lease=A),
+    event(4, "expired", 1, A),
+    event(6, "transferred", lease=C),
+]
+
+
+def test_what_happened_unseen_is_explained_by_the_events():
+    events = [*HANDED_OVER_EVENTS[:1], event(5, "expired", 1, A), *HANDED_OVER_EVENTS[2:]]
+    verdict = check(HANDED_OVER, events)
+    assert verdict.linearizable, verdict.explanation
+
+
+BAD_EVENTS = {
+    "a handover that did not come with the departure": HANDED_OVER_EVENTS,
+    "a grant to somebody who did not wait": [
+        event(1, "acquired", lease=A),
+        event(5, "expired", 1, A),
+        event(6, "transferred", lease=0xD),
+    ],
+    "a departure of nobody's": [
+        event(1, "acquired", lease=A),
+        event(4, "released", 3, 0xD),
+        event(5, "expired", 1, A),
+        event(6, "transferred", lease=C),
+    ],
+    "an end of another cause": [
+        event(1, "acquired", lease=A),
+        event(5, "revoked", 1, A),
+        event(6, "transferred", lease=C),
+    ],
+    "an event that no command explains": [
+        event(1, "acquired", lease=A),
+        event(5, "expired", 1, A),
+        event(6, "transferred", lease=C),
+        event(7, "released", 6, C),
+    ],
+    "an event that is missing": [event(1, "acquired", lease=A), event(6, "transferred", lease=C)],
+    "a grant before a read that did not see it": [
+        event(1, "acquired", lease=A),
+        event(5, "expired", 1, A),
+        event(6, "transferred", lease=B),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", BAD_EVENTS)
+def test_events_that_contradict_the_answers_are_rejected(name):
+    verdict = check(HANDED_OVER, BAD_EVENTS[name])
+    assert verdict.decided
+    assert not verdict.linearizable
+
+
+def test_events_decide_what_a_search_without_them_cannot():
+    """Which of many waiters died in a queue is hidden from clients, and not guessed where it is known."""
+    waiters = range(100, 112)
+    history = [acquire(0, 1, A, "ok", 1)]
+    for number, lease in enumerate(waiters):
+        history.append(acquire(10, 90, lease, "queued", wait=True, revision=2 + number))
+        history.append(lose(0, None, lease))
+    history += [lose(0, None, A), get(100, 101, holders=((110, 21),), waiters=1, revision=21)]
+    events = [event(1, "acquired", lease=A), event(20, "expired", 1, A), event(21, "transferred", lease=110)]
+    verdict = check(history, events, configurations_max=1000)
+    assert verdict.linearizable, verdict.explanation

@@ -73,9 +73,12 @@ class Workload(Client):
         """Export, import page by page, drop; each step is repeated until it is known to have happened."""
         world = self.world
         exported = {"exportSlots": {"first": first, "last": last, "toGroup": destination}}
+        keys = world.catalogue.keys_between(first, last)
+        for key in keys:
+            world.recorder.leaving(key)
         yield from self._insist(source, exported)
-        for key in world.catalogue.keys_between(first, last):
-            world.recorder.moved(key)
+        for key in keys:
+            world.recorder.exported(key)
         cursor = b""
         while True:
             arguments = (first, last, cursor, EXPORT_ROWS_MAX)
@@ -345,7 +348,10 @@ class Workload(Client):
                 recorder.finish(operation, name)
             self.lease_lost(lease, attempt.group)
             return None
-        elif answer.code == Code.sequenceStale or (answer.code == Code.wrongSlot and wait):
+        elif answer.code == Code.sequenceStale:
+            self.close(attempt)
+            return None
+        elif answer.code == Code.wrongSlot and wait and recorder.may_have_left(operation):
             # A wait that was enqueued and then moved away with its slot says the same: it stays unknown.
             self.close(attempt)
             return None

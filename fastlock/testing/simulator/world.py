@@ -23,6 +23,7 @@ from fastlock.testing.lock_checkers import (
     TokensIncrease,
     WatchStream,
 )
+from fastlock.testing.lock_model import Happening
 from fastlock.testing.raft_checkers import (
     CommittedForEver,
     Disruption,
@@ -142,6 +143,7 @@ class World:
         grants: dict[tuple[bytes, int], Grant] = {}
         self.histories = {number: History(number, grants) for number in self.group_numbers}
         self.streams: list[WatchStream] = []
+        self._happenings: list[Happening] = []
         # The revision of each group after everything that was applied anywhere.
         self._revisions = dict.fromkeys(self.group_numbers, 0)
 
@@ -259,6 +261,10 @@ class World:
                 history.happened(revision, kind, key, token)
             for event in events:
                 self.exclusion.happened(_EVENT_NAMES[event.kind], event.key, event.token, event.mode)
+            self._happenings.extend(
+                Happening(e.revision, _EVENT_NAMES[e.kind], e.key, e.token, int(e.owner or b"0", 16))
+                for e in events
+            )
 
     def frozen(self, group: Group) -> None:
         self._compare_state(group, " at a checkpoint")
@@ -363,7 +369,7 @@ class World:
             list(self.nodes),
         )
         self.clients[admin.address] = admin
-        admin.spawn(admin.own_slots())
+        admin.workers = [admin.spawn(admin.own_slots())]
         return admin
 
     def _fill(self, summary: Summary) -> None:
@@ -392,7 +398,7 @@ class World:
             stream.finished()
         if self.clocks_honest:
             self._nobody_believed_wrongly()
-        verdict = check(self.recorder.operations())
+        verdict = check(self.recorder.operations(), self._happenings)
         summary.configurations = verdict.configurations
         if not verdict.linearizable:
             name = "linearizability" if verdict.decided else "linearizability undecided"
