@@ -17,7 +17,9 @@ from fastlock.schema.enums import Code
 NS_PER_MS = 1_000_000
 SLOT_COUNT = 16_384
 # The map is asked for again at most this often, however many requests find it out of date.
-DESCRIBE_INTERVAL_MS = 100
+DESCRIBE_INTERVAL_MS = 50
+# How long a leader that did not answer is not believed to lead when another node says so.
+SUSPECT_MS = 2_000
 
 
 class Cluster:
@@ -37,7 +39,9 @@ class Cluster:
         self.dials: list[Link] = []
         self.hangups: list[Link] = []
         # Told when another node leads a group than before.
-        self.on_leader: Callable[[int], None] = lambda group: None
+        self.on_leader: Callable[[int, int], None] = lambda group, leader: None
+        # Leaders that did not answer in time, by group, and until when others are looked for.
+        self._suspects: dict[int, tuple[Link, int]] = {}
         self.cluster_id = 0
         self.closing = False
         self._addresses: dict[int, str] = {}
@@ -68,12 +72,15 @@ class Cluster:
                     return
                 continue
             call = link.calls.get(number)
-            if answer.leader and answer.group:
-                self._learn_leader(answer.group, answer.leader)
             if call is not None:
                 if answer.code is Code.notLeader and not answer.leader:
                     self.leaders.pop(call.group, None)
                 call.deliver(answer)
+            # Afterwards: who has its answer does not ask again because the leader is another one.
+            if answer.leader and answer.group:
+                if answer.code is not Code.notLeader:
+                    self._suspects.pop(answer.group, None)
+                self._learn_leader(answer.group, answer.leader)
 
     def closed(self, link: Link, reason: str) -> None:
         """The connection is gone, or could not be opened."""
@@ -159,6 +166,7 @@ class Cluster:
         """A request to this node was not answered in time: perhaps it no longer leads."""
         if self.leaders.get(group) == link.node:
             del self.leaders[group]
+            self._suspects[group] = (link, self.flows.now_ns + SUSPECT_MS * NS_PER_MS)
         self.describe_again()
 
     def describe_again(self) -> None:
@@ -179,9 +187,11 @@ class Cluster:
     def _learn_leader(self, group: int, node: int) -> None:
         if self.leaders.get(group) != node:
             self.leaders[group] = node
+            if group in self._suspects and self._suspects[group][0].node != node:
+                del self._suspects[group]
             if node not in self._addresses:
                 self.describe_again()
-            self.on_leader(group)
+            self.on_leader(group, node)
 
     # Keeping connected and up to date.
 
@@ -219,7 +229,7 @@ class Cluster:
             if not self._map_wanted or not self.up:
                 await self._map_stale.until(NEVER_NS)
                 continue
-            link = self.any_link()
+            link = self.any_link(next((suspect for suspect, _ in self._suspects.values()), None))
             if link is None:
                 await self.changed.until(NEVER_NS)
                 continue
@@ -233,7 +243,7 @@ class Cluster:
             await moment(flows.now_ns + DESCRIBE_INTERVAL_MS * NS_PER_MS)
 
     def _take_map(self, cluster: dict[str, Any]) -> bool:
-        """Whether the map is complete: a cluster that is starting up may not know it yet."""
+        """Whether the map is complete: all slots are known, and who leads instead of every suspect."""
         slots = [0] * SLOT_COUNT
         for span in cluster.get("slotGroups", ()):
             slots[span["first"] : span["last"] + 1] = [span["group"]] * (span["last"] + 1 - span["first"])
@@ -241,11 +251,14 @@ class Cluster:
         for node, address in self._addresses.items():
             link = self.links.setdefault(address, Link(address))
             link.node = link.node or node
+        now_ns = self.flows.now_ns
+        self._suspects = {group: each for group, each in self._suspects.items() if each[1] > now_ns}
         for group in cluster.get("groups", ()):
-            if group["leader"] and group["id"] not in self.leaders:
-                self._learn_leader(group["id"], group["leader"])
-        complete = all(slots)
-        if complete:
+            number, leader = group["id"], group["leader"]
+            is_suspect = number in self._suspects and self._suspects[number][0].node == leader
+            if leader and not is_suspect and number not in self.leaders:
+                self._learn_leader(number, leader)
+        if all(slots):
             self._slots = slots
         self.changed.fire()
-        return complete
+        return all(slots) and not self._suspects

@@ -109,7 +109,7 @@ class Locking:
         # Cleaning up that goes on without a caller.
         self.unfinished = 0
         self.finished = Signal()
-        self.cluster.on_leader = self._leader_changed
+        self.requests.on_leader = self._leader_changed
 
     # Acquire.
 

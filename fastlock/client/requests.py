@@ -7,6 +7,7 @@ from typing import Any
 
 from fastlock.client.cluster import NS_PER_MS, Cluster
 from fastlock.client.flows import Signal, moment
+from fastlock.client.links import Link
 from fastlock.client.messages import Answer, Call
 from fastlock.client.settings import REQUESTS_MAX, SESSION_WINDOW
 from fastlock.errors import Unavailable
@@ -99,12 +100,17 @@ class Requests:
         self.cluster = cluster
         self.flows = cluster.flows
         self.settings = cluster.settings
+        # Told when another node leads a group than before.
+        self.on_leader: Callable[[int], None] = lambda group: None
         # Sees every command when it is first sent, with None, and whatever the lock table answers to it.
         self.observe: Callable[[Command, Answer | None], None] = lambda command, answer: None
         self._sessions: dict[int, Session] = {}
         self._opening: dict[int, Signal] = {}
         self._under_way = 0
         self._ended = Signal()
+        # Who was asked for what at this moment, by group.
+        self._asked: dict[int, dict[Call, Link]] = {}
+        self.cluster.on_leader = self._leader_changed
 
     def deadline_ns(self, timeout_ms: int | None = None) -> int:
         """When an operation that begins at this moment gives up."""
@@ -224,7 +230,12 @@ class Requests:
                     raise self._gave_up(call)
                 continue
             cluster.send(link, call, self._request(call))
-            answer = await call.next(flows, min(deadline_ns, flows.now_ns + timeout_ms * NS_PER_MS))
+            asked = self._asked.setdefault(call.group, {})
+            asked[call] = link
+            try:
+                answer = await call.next(flows, min(deadline_ns, flows.now_ns + timeout_ms * NS_PER_MS))
+            finally:
+                del asked[call]
             if answer is None:
                 call.in_doubt = True
                 call.avoid = link
@@ -251,6 +262,15 @@ class Requests:
             if flows.now_ns + pause_ns >= deadline_ns:
                 raise self._gave_up(call, answer)
             await moment(flows.now_ns + pause_ns)
+
+    def _leader_changed(self, group: int, leader: int) -> None:
+        """Whoever asked another node may wait for one that cannot answer: ask the new leader at once."""
+        for call, link in self._asked.get(group, {}).items():
+            # What was asked of this very node may have been passed on to the leader before it.
+            if (link.node != leader or call.in_doubt) and not call.inbox:
+                call.in_doubt = True
+                call.deliver(Answer(Code.notLeader, leader=leader))
+        self.on_leader(group)
 
     def _request(self, call: Call) -> dict[str, Any]:
         if not isinstance(call, Command):

@@ -115,6 +115,35 @@ def test_waiters_come_back_when_another_leader_is_heard_of():
     assert world.core.cluster.leaders[GROUP] == new
 
 
+def test_a_request_to_a_leader_that_was_stopped_goes_to_the_next_one_as_soon_as_anyone_knows_it():
+    world = World(attempt_timeout_ms=1_000)
+    world.finish(world.acquire(KEY))
+    old = world.cluster.leaders[GROUP]
+    world.cluster.meddle = lambda node, request: "drop" if node == old or "command" in request else "serve"
+    flow = world.acquire(b"{%s}2" % KEY)
+    world.advance(1_300)
+    # Every node has swallowed a repetition by now; then there is a leader.
+    world.cluster.leaders[GROUP] = 3
+    world.cluster.meddle = lambda node, request: "drop" if node == old else "serve"
+    start_ns = world.now_ns
+    world.finish(flow)
+    assert world.now_ns - start_ns <= 200 * 1_000_000
+
+
+def test_a_leader_that_was_slow_once_is_not_asked_about_for_ever():
+    world = World()
+    world.finish(world.acquire(KEY))
+    seen = []
+    world.cluster.meddle = lambda node, r: "drop" if "command" in r and not seen.append(r) else "serve"
+    world.acquire(b"{%s}2" % KEY)
+    world.advance(1_100)
+    world.cluster.meddle = lambda node, request: "serve"
+    world.advance(10_000)
+    before = len(world.cluster.requests)
+    world.advance(10_000)
+    assert not any("describe" in request for _, request in world.cluster.requests[before:])
+
+
 def test_a_silent_leader_is_noticed_by_asking_again_now_and_then():
     world = World(nodes=1, reattach_ms=2_000)
     held = world.finish(world.acquire(KEY))
