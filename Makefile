@@ -9,6 +9,7 @@ JOBS ?= auto
 FUZZ_SECONDS ?= 60
 FUZZ_SEED ?= 1
 SEEDS ?= 1000
+KILLS ?= 1000
 BASE ?= 1
 ARGS ?=
 ONLY ?=
@@ -27,14 +28,14 @@ TREE := $(wildcard .ci fastlock tests bench loadtest tools docs *.md setup.py py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build run test lint format schema fuzz bench figures sim mutants debug sanitize test-debug test-sanitize clean distclean
+.PHONY: help build run test lint format schema fuzz bench figures sim crash mutants debug sanitize test-debug test-sanitize clean distclean
 
 help: ## list the targets
 	@echo "fastlock: make <target>"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "variables:"
 	@echo "  PYTHON=$(PYTHON) (3.11 or newer)  JOBS=$(JOBS) (test processes)  ARGS= (more arguments for pytest)"
-	@echo "  SEEDS=$(SEEDS)  BASE=$(BASE)  FUZZ_SECONDS=$(FUZZ_SECONDS)  FUZZ_SEED=$(FUZZ_SEED)"
+	@echo "  SEEDS=$(SEEDS)  BASE=$(BASE)  KILLS=$(KILLS)  FUZZ_SECONDS=$(FUZZ_SECONDS)  FUZZ_SEED=$(FUZZ_SEED)"
 
 # The environment and the release build
 
@@ -90,6 +91,9 @@ figures: $(INSTALLED) ## put the figures of the last make bench into the README
 
 sim: $(RELEASE) ## run the simulator over SEEDS seeds, from BASE on
 	$(PY) -m fastlock.testing.simulate --seeds $(SEEDS) --base $(BASE)
+
+crash: $(RELEASE) ## kill -9 nodes of a real cluster KILLS times under load, and judge what its clients saw
+	$(PY) -m tests.cluster.crash --kills $(KILLS)
 
 # Other builds, each in its own copy of the tree
 
