@@ -21,11 +21,12 @@ from typing import Any
 
 from fastlock import schema
 from fastlock._core import codec
-from fastlock._core.batch import Batch
+from fastlock._core.codec_forward import decode_forwarded
 from fastlock.errors import MalformedFrame, ProtocolError
 from tests.capnp_frames import relaid
 from tests.codec_pairs import PAIRS
 from tests.frame_mutations import GuardedMemory, mutate
+from tests.hotpath.lane import GROUP, Lane
 from tests.schema_values import random_struct, structs
 
 FRAME_BYTES_MAX = 1 << 16
@@ -79,6 +80,11 @@ class Fuzzer:
         self.guarded = GuardedMemory(FRAME_BYTES_MAX)
         self.counts: Counter[str] = Counter()
         self.slowest_seconds = 0.0
+        # A node that leads and one that hands requests on to it; every request goes to their group.
+        self.leader, self.other = Lane(8), Lane(6, leading=False)
+        self.other.proposals.follow(8)
+        for lane in (self.leader, self.other):
+            lane.intake.route(0, 16383, GROUP)
 
     def step(self) -> None:
         """One mutated frame through its decoder, or now and then through another one's."""
@@ -97,7 +103,11 @@ class Fuzzer:
             if self.counts["accepted"] % SAMPLE_EVERY == 0:
                 self._compare(name, frame, fields)
         if name == "Request" and self.rng.randrange(4) == 0:
-            self._feed(frame)
+            self._take_in(frame)
+        elif name == "Reply" and self.rng.randrange(4) == 0:
+            self._call(self.other.forwards.answer, 8, held)
+        elif name == "PeerMessage":
+            self._call(decode_forwarded, held, FRAME_BYTES_MAX)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         began = time.monotonic()
@@ -124,13 +134,26 @@ class Fuzzer:
             if again != fields:
                 raise Finding(f"{name}: {fields} became {again} when it was encoded again")
 
-    def _feed(self, frame: bytes) -> None:
+    def _take_in(self, frame: bytes) -> None:
+        """Through the intake of a node that leads, and through one that forwards to it."""
         stream = self.rng.choice(self.good["Request"]) + frame + self.rng.choice(self.good["Request"])
-        batch = Batch(1)
-        consumed = self._call(batch.feed, stream[:FRAME_BYTES_MAX], FRAME_BYTES_MAX)
-        if consumed is not None and not 0 <= consumed <= len(stream):
-            raise Finding(f"feed() consumed {consumed} of {len(stream)} bytes")
-        codec.decode_log_entry(batch.seal(1, 1))
+        stream = stream[:FRAME_BYTES_MAX]
+        leader, other = self.leader, self.other
+        for lane in (leader, other):
+            replies = lane.connect(is_trusted=True)
+            consumed = self._call(lane.intake.take, replies, stream, 0, FRAME_BYTES_MAX)
+            if consumed is not None and not 0 <= consumed <= len(stream):
+                raise Finding(f"take() consumed {consumed} of {len(stream)} bytes")
+            replies.close()
+            lane.intake.take_others()
+        link = leader.connect(is_forwarder=True)
+        for _, frames in other.forwards.take():
+            if self._call(leader.intake.take, link, frames, 0) != len(frames):
+                raise Finding("a forwarded request is refused where it goes")
+        link.close()
+        other.forwards.lost(8)
+        while leader.proposals.next_bytes:
+            codec.decode_log_entry(leader.proposals.seal(1, 1))
         self.counts["fed"] += 1
 
     def run(self, frames: int | None = None, seconds: float | None = None) -> Counter[str]:
