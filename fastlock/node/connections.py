@@ -38,7 +38,7 @@ class ConnectionUser(Protocol):
     """What takes the requests."""
 
     def connect(self, owner: Connection) -> Replies: ...
-    def receive_requests(self, replies: Replies, data: memoryview) -> int:
+    def receive_requests(self, replies: Replies | None, data: memoryview) -> int:
         """Take whole Request frames in; returns the bytes done with. Raises ProtocolError."""
 
     def congested(self, connection: Connection) -> None:
@@ -81,23 +81,25 @@ class Connection(asyncio.BufferedProtocol):
         return scratch[held:]
 
     def buffer_updated(self, size: int) -> None:
+        """Runs for every read of every client: no more calls than there must be."""
         server = self._server
-        if self.is_greeted:
-            self.heard_ms = server.now_ms()
         held = len(self._held)
-        data = server.scratch[: held + size]
+        size += held
+        data = server.scratch[:size]
         try:
-            done = 0 if self.is_greeted else self._greet(data)
-            if self.is_greeted and done < len(data):
-                assert self.replies is not None
-                done += server.user.receive_requests(self.replies, data[done:] if done else data)
+            if self.is_greeted:
+                self.heard_ms = server.swept_ms
+                done = server.receive(self.replies, data)
+            else:
+                done = self._greet(data)
+                if self.is_greeted and done < size:
+                    done += server.receive(self.replies, data[done:])
         except ProtocolError as error:
             self.refuse(Code(error.code), str(error))
             return
-        kept = len(data) - done
-        if kept or held:
+        if done < size or held:
             self._held = bytes(data[done:])
-            if not server.may_keep(kept - held):
+            if not server.may_keep(size - done - held):
                 self.refuse(Code.busy, "too many connections hold half of a frame: send whole frames")
 
     def eof_received(self) -> None:
@@ -142,10 +144,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         transport = self.transport
-        if transport is None or transport.is_closing():
+        if transport is None:
             return
         transport.write(data)
-        if transport.get_write_buffer_size() > self._server.settings.reply_bytes_max:
+        if self.is_congested and transport.get_write_buffer_size() > self._server.settings.reply_bytes_max:
             _log.warning("%s does not read its answers: disconnected", self.name)
             self._server.overflows += 1
             transport.abort()
@@ -184,6 +186,9 @@ class Connections:
         self.settings = settings
         self.user = user
         self.now_ms = now_ms
+        # When silence was last looked for: exact enough to measure it by.
+        self.swept_ms = now_ms()
+        self.receive = user.receive_requests
         self.scratch = memoryview(bytearray(settings.frame_bytes_max + READ_BYTES))
         self.identity = identity
         self.connections_max = connections_max
@@ -241,7 +246,7 @@ class Connections:
             connection.refuse(Code.busy, message)
             return
         self._open[connection] = None
-        connection.heard_ms = self.now_ms()
+        connection.heard_ms = self.swept_ms
         tune_socket(transport, DEAD_MS)
         transport.set_write_buffer_limits(high=self.settings.reply_bytes_pause)
 
@@ -293,7 +298,7 @@ class Connections:
     def _sweep(self) -> None:
         """Close who never said hello, or has been silent for too long: some connections at a time."""
         self._timer = self.loop.call_later(SWEEP_SECONDS, self._sweep)
-        now_ms = self.now_ms()
+        now_ms = self.swept_ms = self.now_ms()
         if not self._sweep_from:
             self._sweep_from = list(self._open)
         looked, self._sweep_from = (

@@ -91,6 +91,7 @@ class Node:
         self._peer_replies: dict[int, Replies] = {}
         self._began: list[Group] = []
         self._turn_is_due = False
+        self._turn_ms = self.clock.now_ms()
         self._wake: asyncio.TimerHandle | None = None
         self._wake_ms = 0
         self._housekeeping: asyncio.TimerHandle | None = None
@@ -302,7 +303,7 @@ class Node:
         if engine is None or router is None:
             return
         start_ns = time.monotonic_ns()
-        now_ms = self.clock.now_ms()
+        now_ms = self._turn_ms = self.clock.now_ms()
         try:
             for replies, request in engine.take_requests():
                 router.serve(replies, request, now_ms)
@@ -394,11 +395,13 @@ class Node:
         assert self.engine is not None
         return self.engine.connect(owner)
 
-    def receive_requests(self, replies: Replies, data: memoryview) -> int:
-        if self.engine is None:
+    def receive_requests(self, replies: Replies | None, data: memoryview) -> int:
+        if self.engine is None or replies is None:
             return len(data)
-        self.schedule()
-        return self.engine.receive(replies, data, self.clock.now_ms())
+        if not self._turn_is_due:
+            self.schedule()
+        # The time is the last turn's: it says when a forwarded request was handed on, in seconds.
+        return self.engine.intake.take(replies, data, self._turn_ms, self.config.server.frame_bytes_max)
 
     def congested(self, connection: Connection) -> None:
         if self.router is not None and connection.replies is not None:
