@@ -386,6 +386,20 @@ def test_trap_leases_immortal_under_repeated_elections(group: Lockstep) -> None:
     raise AssertionError("three hours, and the lease of one hour still lives")
 
 
+def test_trap_a_note_that_a_new_leader_finds_in_its_log_counts(group: Lockstep) -> None:
+    """A lone member restarts, leads, and only then applies the entries that created its leases and noted them.
+
+    If the lease began with its full TTL again, restarts would keep it for ever.
+    """
+    hour_ms, minute_ms = 3_600_000, 60_000
+    group.table.lead(0)
+    (created,) = group.run(create_lease(9, hour_ms))
+    group.run(Command("noteRemaining", lease=9, remaining_ms=minute_ms, generation=created.revision))
+    group.now_ms = minute_ms + DUE_LATE_MS
+    (due,) = [one for one in group.table.due(group.now_ms, DUE_MAX) if one.lease_low == 9]
+    assert KIND_NAMES[due.kind] == "expire"
+
+
 def test_trap_a_note_under_way_outlives_the_keep_alive_it_did_not_know(group: Lockstep) -> None:
     """1. due() asks for a note. 2. The client is back. 3. The note commits. 4. Another leader wins.
 

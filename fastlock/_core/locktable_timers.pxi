@@ -81,13 +81,18 @@ cdef void rearm_lease(table_t* t, uint32_t handle) noexcept nogil:
 
 
 cdef void note_lease(table_t* t, uint32_t handle) noexcept nogil:
-    """After a note was logged. The leader's clock knows better; a follower must not look later than the note says."""
-    if lease_at(t, handle).timer == 0:
+    """After a note was logged: nobody looks later than it says. The leader that asked for it may know of an earlier end.
+
+    Another leader does not: 1. a lone member restarts; 2. it leads, and only then applies its log; 3. the lease
+    in there begins with its full time, so that the note behind it is all that is known of the time before.
+    """
+    cdef lease_t* lease = lease_at(t, handle)
+    cdef uint64_t deadline_ms = t.now_ms + lease_full_ms(lease)
+    if lease.timer == 0:
         return
     if t.is_leading:
-        rearm_lease(t, handle)
-    else:
-        arm_lease(t, handle)
+        deadline_ms = min(deadline_ms, lease_deadline_ms(t, lease))
+    set_lease_timer(t, handle, t.now_ms, deadline_ms)
 
 
 cdef void arm_session(table_t* t, uint32_t handle) noexcept nogil:
