@@ -22,8 +22,8 @@ from fastlock.storage.directory import Identity
 
 _log = logging.getLogger("fastlock.connections")
 
-# Room for one read beside the beginning of the largest frame.
-READ_BYTES = 256 << 10
+# One read at most, so that nobody is served for long in one go.
+READ_BYTES = 64 << 10
 # Beginnings of frames, of all connections together.
 PARTIAL_BYTES_MAX = 256 << 20
 # A connection that vanished without a word is noticed after so long.
@@ -51,7 +51,16 @@ class ConnectionUser(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """One client, from the first byte to the last."""
 
-    __slots__ = ("_held", "_server", "heard_ms", "is_congested", "is_greeted", "replies", "transport")
+    __slots__ = (
+        "_held",
+        "_server",
+        "heard_ms",
+        "is_congested",
+        "is_greeted",
+        "is_held",
+        "replies",
+        "transport",
+    )
 
     def __init__(self, server: Connections) -> None:
         self._server = server
@@ -60,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
         self.is_greeted = False
         self.is_congested = False
+        self.is_held = False
         self.heard_ms = 0
 
     # asyncio
@@ -78,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         held = len(self._held)
         if held:
             scratch[:held] = self._held
-        return scratch[held:]
+        return scratch[held : held + READ_BYTES]
 
     def buffer_updated(self, size: int) -> None:
         """Runs for every read of every client: no more calls than there must be."""
@@ -106,17 +116,30 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it asks: it is not asked on until it has read."""
+        """The client reads more slowly than it asks: it is not listened to until it has read."""
         self.is_congested = True
-        if self.transport is not None:
-            self.transport.pause_reading()
+        self._listen()
         self._server.user.congested(self)
 
     def resume_writing(self) -> None:
         self.is_congested = False
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.resume_reading()
-            self._server.user.relieved(self)
+        self._listen()
+        self._server.user.relieved(self)
+
+    def hold(self, is_held: bool) -> None:
+        """What the client asked for so far is enough for the moment, or no longer is."""
+        self.is_held = is_held
+        self._listen()
+
+    def _listen(self) -> None:
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        wanted = not (self.is_congested or self.is_held)
+        if wanted and not transport.is_reading():
+            transport.resume_reading()
+        elif not wanted and transport.is_reading():
+            transport.pause_reading()
 
     # The hello
 

@@ -25,10 +25,10 @@ _log = logging.getLogger("fastlock.router")
 # What one page of a list, and one push of events, adds up to before it is sent.
 PAGE_BYTES = 256 << 10
 LIST_ROWS_DEFAULT = 100
-LIST_ROWS_MAX = 1_000
+LIST_ROWS_MAX = 500
 # Rows taken from the table at a time, so that a page of large values stays near PAGE_BYTES.
 LIST_SLICE_ROWS = 16
-KEEP_ALIVES_MAX = 4_096
+KEEP_ALIVES_MAX = 1_024
 
 _GROUP = Struct(">I")
 

@@ -13,6 +13,7 @@ import logging
 import resource
 import secrets
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,6 +59,9 @@ from fastlock.storage.lmdb import LmdbStorage, StorageLimits
 _log = logging.getLogger("fastlock.node")
 
 HOUSEKEEPING_SECONDS = 0.25
+# Requests that are no commands: served in one turn, and waiting before their senders wait too.
+REQUESTS_PER_TURN = 128
+REQUESTS_WAITING_MAX = 1_024
 # Descriptors for everything that is not a client's connection.
 DESCRIPTORS_RESERVED = 256
 
@@ -90,6 +94,8 @@ class Node:
         self._founding_changed = asyncio.Event()
         self._peer_replies: dict[int, Replies] = {}
         self._began: list[Group] = []
+        self._requests: deque[tuple[Replies, dict[str, Any]]] = deque()
+        self._held: set[Connection] = set()
         self._turn_is_due = False
         self._turn_ms = self.clock.now_ms()
         self._wake: asyncio.TimerHandle | None = None
@@ -305,8 +311,10 @@ class Node:
         start_ns = time.monotonic_ns()
         now_ms = self._turn_ms = self.clock.now_ms()
         try:
-            for replies, request in engine.take_requests():
-                router.serve(replies, request, now_ms)
+            # Those that came over links.
+            self._requests.extend(engine.take_requests())
+            if self._requests:
+                self._serve_requests(router, now_ms)
             engine.turn(now_ms)
             if self._began:
                 self._begin_terms()
@@ -400,8 +408,31 @@ class Node:
             return len(data)
         if not self._turn_is_due:
             self.schedule()
+        intake = self.engine.intake
         # The time is the last turn's: it says when a forwarded request was handed on, in seconds.
-        return self.engine.intake.take(replies, data, self._turn_ms, self.config.server.frame_bytes_max)
+        done = intake.take(replies, data, self._turn_ms, self.config.server.frame_bytes_max)
+        if others := intake.take_others():
+            self._queue(others, replies.owner)
+        return done
+
+    def _queue(self, others: list[tuple[Replies, dict[str, Any]]], connection: Connection) -> None:
+        """Requests that Python serves wait their turn; who sends them faster than that waits too."""
+        self._requests.extend(others)
+        if len(self._requests) > REQUESTS_WAITING_MAX:
+            connection.hold(True)
+            self._held.add(connection)
+
+    def _serve_requests(self, router: Router, now_ms: int) -> None:
+        requests = self._requests
+        for _ in range(min(len(requests), REQUESTS_PER_TURN)):
+            replies, request = requests.popleft()
+            router.serve(replies, request, now_ms)
+        if requests:
+            self.schedule()
+        if self._held and len(requests) < REQUESTS_WAITING_MAX:
+            held, self._held = self._held, set()
+            for connection in held:
+                connection.hold(False)
 
     def congested(self, connection: Connection) -> None:
         if self.router is not None and connection.replies is not None:
@@ -413,6 +444,7 @@ class Node:
             self.schedule()
 
     def disconnected(self, connection: Connection) -> None:
+        self._held.discard(connection)
         if self.router is not None and connection.replies is not None:
             self.router.watches.disconnected(connection.replies)
 
