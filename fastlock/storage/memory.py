@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from zlib import crc32
 
 from fastlock._core.raft import Write
 from fastlock._core.raft_message import Entry
@@ -18,13 +17,12 @@ from fastlock.storage.rowpack import pack_row
 
 
 class _Record:
-    """One entry as stored. A torn record has bytes that do not match its checksum."""
+    """One entry as stored. A torn record has only its first bytes, as a checksum would tell."""
 
-    __slots__ = ("checksum", "entry", "size")
+    __slots__ = ("entry", "size")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
-        self.checksum = crc32(entry.data)
         self.size = len(entry.data)
 
     def tear(self) -> None:
@@ -32,7 +30,7 @@ class _Record:
 
     @property
     def whole(self) -> bool:
-        return crc32(self.entry.data[: self.size]) == self.checksum
+        return self.size == len(self.entry.data)
 
 
 class _Group:
