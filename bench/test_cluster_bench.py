@@ -52,7 +52,7 @@ def wait_until_settled(cluster: LocalCluster) -> None:
 def commit_ms(directory: Path) -> float:
     """A durable commit of a small record when nothing else disturbs it: what one in ten does not exceed.
 
-    On a busy machine the median says how long a process waits for a processor, and would make the bar a soft one.
+    On a busy machine the median says how long a process waits for a processor, and would make a soft bar.
     """
     environment = lmdb.open(str(directory), map_size=1 << 28)
     taken = []

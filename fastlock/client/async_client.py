@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from random import SystemRandom
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fastlock.client.async_lock import NS_PER_S, AsyncLock, Held, now_ns
 from fastlock.client.cluster import NS_PER_MS
@@ -38,10 +38,10 @@ class _Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's transports are of no class of asyncio's.
+        self.transport = cast(asyncio.Transport, transport)
         if self.dropped:
-            transport.abort()
+            self.transport.abort()
             return
         self._client.core.opened(self._link)
         self._client.turn()
@@ -99,6 +99,8 @@ class AsyncClient:
         self._process = os.getpid()
         self._connections: dict[Link, _Connection] = {}
         self._dialing: dict[Link, asyncio.Task[None]] = {}
+        # What callers wait for at this moment.
+        self._pending: dict[asyncio.Future[None], Flow[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = NEVER_NS
         self._turn_is_due = False
@@ -125,6 +127,10 @@ class AsyncClient:
         if self._closed or self._core is None:
             self._closed = True
             return
+        for future, flow in self._pending.items():
+            if not future.done():
+                future.set_exception(ClientClosed())
+                flow.cancel()
         try:
             await self.perform(self._core.close(now_ns() + int(CLOSE_TIMEOUT_S * NS_PER_S)))
         finally:
@@ -251,7 +257,7 @@ class AsyncClient:
             raise
         assert self._loop is not None
         future: asyncio.Future[None] = self._loop.create_future()
-        flow = core.start(operation)
+        flow = self._pending[future] = core.start(operation)
 
         def finished(done: Flow[Result]) -> None:
             if not future.done():
@@ -270,6 +276,8 @@ class AsyncClient:
             elif flow.error is None and undo is not None:
                 undo(flow.result)  # type: ignore[arg-type]
             raise
+        finally:
+            del self._pending[future]
         if flow.error is not None:
             raise flow.error
         return flow.result  # type: ignore[return-value]

@@ -136,18 +136,21 @@ class AsyncLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         body, self._body = self._body, None
-        was_lost = self._body_cancelled and body is not None and body.uncancel() == 0
+        if self._body_cancelled and body is not None:
+            was_only_us = body.uncancel() == 0
+            held, self.held = self.held, None
+            if held is not None:
+                # Whoever cannot confirm a lock cannot be sure to release it soon either: that goes on alone.
+                self._give_back(held.holds)
+            if was_only_us and isinstance(error, asyncio.CancelledError):
+                raise LockLost("while its body was running") from None
+            return
         try:
             await self.release()
-        except LockLost:
-            if error is None:
-                raise
         except FastlockError:
             # The body's own error says more than a release that could not be confirmed.
             if error is None:
                 raise
-        if was_lost and isinstance(error, asyncio.CancelledError):
-            raise LockLost("while its body was running") from None
 
     async def _take(self, wait: bool, deadline_ns: int) -> Held:
         if self.held is not None:
@@ -167,7 +170,7 @@ class AsyncLock:
         self.held = Held(holds, self._changed)
         return self.held
 
-    def _give_back(self, holds: list[Hold]) -> None:
+    def _give_back(self, holds: Sequence[Hold]) -> None:
         for hold in holds:
             self._client.core.locking.give_back(hold)
         self._client.turn_soon()

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import cast
 
 from fastlock._core.codec import decode_request, frame_size
 from tests.client.fake_cluster import Connection, FakeCluster
@@ -18,8 +19,7 @@ class ServedConnection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
         self.server.served.append(self)
 
     def data_received(self, data: bytes) -> None:
@@ -56,7 +56,7 @@ class FakeServer:
         for served in self.served:
             data, served.connection.outgoing = b"".join(served.connection.outgoing), []
             assert served.transport is not None
-            if data:
+            if data and not served.transport.is_closing():
                 served.transport.write(data)
             if served.connection.is_cut:
                 served.transport.abort()

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 
 import pytest
+import uvloop
 
 import fastlock
 from fastlock.client.leases import HoldState
@@ -17,7 +18,8 @@ DEADLINE_S = 20
 def scenario(steps):
     """Run a scenario with a server and a client in a loop of its own, and look for what it left behind."""
 
-    def test():
+    @pytest.mark.parametrize("run_loop", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+    def test(run_loop):
         async def run():
             async with asyncio.timeout(DEADLINE_S), fake_server() as server:
                 async with fastlock.AsyncClient(
@@ -27,7 +29,7 @@ def scenario(steps):
                 await until(lambda: claims(server) == 0)
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
-        asyncio.run(run())
+        run_loop(run())
 
     test.__name__ = steps.__name__
     test.__doc__ = steps.__doc__
@@ -211,6 +213,18 @@ async def test_a_client_that_is_closed_or_of_another_process_says_so(server, cli
     with pytest.raises(ClientClosed, match="fork"):
         await client.get("x")
     client._process = os.getpid()
+
+
+@scenario
+async def test_closing_ends_what_others_wait_for(server, client):
+    other = fastlock.AsyncClient(server.cluster.address(2))
+    await other.connect()
+    async with client.lock("x"):
+        waiting = asyncio.create_task(other.lock("x").acquire())
+        await until(lambda: claims(server) == 2)
+        await other.close()
+        with pytest.raises(ClientClosed):
+            await waiting
 
 
 def test_no_endpoint_that_answers_is_an_error_that_names_them_all():
