@@ -29,6 +29,7 @@ cdef class Intake:
     cdef request_t request
     cdef readonly uint64_t commands  # taken or handed on, ever
     cdef readonly uint64_t forwarded
+    cdef public bint is_full         # the node is short of space
 
     cdef int take_command(self, Replies replies, origin_t* origin, const uint8_t* frame, size_t size,
                           uint64_t now_ms) except -1

@@ -15,6 +15,7 @@ class Intake:
     forwards: Final[Forwards]
     commands: Final[int]  # taken or handed on, ever
     forwarded: Final[int]
+    is_full: bool  # short of space: what adds state is refused
     def __init__(self, board: Switchboard, forwards: Forwards) -> None: ...
     def add_group(self, proposals: Proposals) -> None:
         """From here on the group is known."""

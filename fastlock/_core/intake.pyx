@@ -21,11 +21,12 @@ from fastlock._core.layout cimport (
     CODE_GROUP_UNKNOWN,
     CODE_NOT_LEADER,
     CODE_OK,
+    CODE_STORAGE_FULL,
     REQUEST_COMMAND,
 )
 from fastlock._core.proposals cimport Proposals
 from fastlock._core.replies cimport Replies, Switchboard, origin_t
-from fastlock._core.routing cimport command_is_internal, command_slot
+from fastlock._core.routing cimport command_adds_state, command_is_internal, command_slot
 from fastlock._core.slots cimport SLOTS_TOTAL
 
 from fastlock._core.codec_client import decode_request
@@ -135,7 +136,12 @@ cdef class Intake:
             return 0
         proposals = <Proposals>self.queues[group]
         if proposals.leading:
-            code = CODE_BUSY if proposals.is_busy() else proposals.add(origin, slot, &self.request.command)
+            if proposals.is_busy():
+                code = CODE_BUSY
+            elif self.is_full and command_adds_state(&self.request.command):
+                code = CODE_STORAGE_FULL
+            else:
+                code = proposals.add(origin, slot, &self.request.command)
             if not proposals.is_fed:
                 proposals.is_fed = True
                 self.fed.append(group)

@@ -8,12 +8,14 @@ from fastlock._core.layout cimport (
     COMMAND_ACQUIRE_ALL,
     COMMAND_CANCEL_WAIT,
     COMMAND_CONFIGURE,
+    COMMAND_CREATE_LEASE,
     COMMAND_DELETE_VALUE,
     COMMAND_END_DELAY,
     COMMAND_EXPIRE,
     COMMAND_EXPIRE_SESSION,
     COMMAND_FORCE_RELEASE,
     COMMAND_NOTE_REMAINING,
+    COMMAND_OPEN_SESSION,
     COMMAND_PUT_VALUE,
     COMMAND_RELEASE,
 )
@@ -35,6 +37,13 @@ cdef inline bint command_slot(const command_t* command, uint16_t* slot) noexcept
         slot[0] = key_slot(command.key)
         return True
     return False
+
+
+cdef inline bint command_adds_state(const command_t* command) noexcept nogil:
+    """What a node that is short of space refuses; everything else frees some, or changes what is there."""
+    cdef int kind = command.kind
+    return (kind == COMMAND_ACQUIRE or kind == COMMAND_ACQUIRE_ALL or kind == COMMAND_CREATE_LEASE
+            or kind == COMMAND_OPEN_SESSION or kind == COMMAND_PUT_VALUE)
 
 
 cdef inline bint command_is_internal(const command_t* command) noexcept nogil:

@@ -29,6 +29,7 @@ struct Introduction {
   founders @5 :List(Log.Member);   # as this node was told; their incarnations are not known yet
   partitions @6 :UInt32;
   process @7 :UInt64;              # drawn at start: tells a node that runs twice from one that dials again
+  full @8 :Bool;                   # short of space: it should not lead
 }
 
 enum Stage {
