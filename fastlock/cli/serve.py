@@ -11,13 +11,9 @@ import signal
 import sys
 from collections.abc import Coroutine
 
-import uvloop
-
 from fastlock import __version__
 from fastlock.config import Config, load_config, settings
 from fastlock.errors import ConfigError, FastlockError
-from fastlock.node.server import Node
-from fastlock.storage import StorageDamaged, StorageFailed
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -77,6 +73,9 @@ def serve(options: argparse.Namespace) -> int:
         print(f"fastlock: {error}", file=sys.stderr)
         return EXIT_USAGE
     start_logging(config)
+    # Only this command needs a whole node: the others start faster without.
+    import uvloop
+
     return uvloop.run(_serve(config))
 
 
@@ -91,6 +90,9 @@ def start_logging(config: Config) -> None:
 
 
 async def _serve(config: Config) -> int:
+    from fastlock.node.server import Node
+    from fastlock.storage import StorageDamaged, StorageFailed
+
     node = Node(config, software=f"fastlock {__version__}")
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()

@@ -27,7 +27,6 @@ from fastlock.cli.serve import EXIT_FAILED, EXIT_OK, EXIT_USAGE, add_config_argu
 from fastlock.cli.status import cluster_status, tables
 from fastlock.config import PORT_MAX, Address, load_config
 from fastlock.errors import ConfigError, FastlockError
-from fastlock.node.placement import key_between
 
 HOST = "127.0.0.1"
 PORTS_PER_NODE = 10
@@ -241,6 +240,8 @@ class Supervisor:
 
     async def _works(self) -> bool:
         """Every node is ready, all agree on who leads, and every data group serves locks."""
+        from fastlock.node.placement import key_between
+
         numbers = range(1, self.options.nodes + 1)
         told = await asyncio.gather(
             *(fetch_status(address_of(self.options, node, 2), PROBE_SECONDS) for node in numbers)

@@ -34,13 +34,13 @@ class Placement:
         groups: Mapping[int, Group],
         partitions: int,
         return_ms: int,
-        is_linked: Callable[[int], bool],
+        is_well: Callable[[int], bool],
     ) -> None:
         self._node = node
         self._groups = groups
         self._partitions = partitions
         self._return_ms = return_ms
-        self._is_linked = is_linked
+        self._is_well = is_well
         # Since when a group's preferred leader could take over, and how long it must be so.
         self._well_since: dict[int, int] = {}
         self._patience: dict[int, int] = {}
@@ -100,15 +100,15 @@ class Placement:
 
     def _could_lead(self, group: Group, node: int) -> bool:
         peer = group.raft.status()["peers"].get(node)
-        if peer is None or not self._is_linked(node) or peer["state"] != "replicate":
+        if peer is None or not self._is_well(node) or peer["state"] != "replicate":
             return False
         return bool(peer["match"] >= group.raft.commit_index)
 
     def hand_over(self) -> bool:
-        """The node stops: every lead goes to somebody else. Whether there is one left that could."""
+        """The node should not lead: its leads go to others. Whether there is one left that could."""
         left = False
         for group in self._groups.values():
-            others = [member.node for member in group.raft.members if self._is_linked(member.node)]
+            others = [member.node for member in group.raft.members if self._is_well(member.node)]
             if not group.leading or not others:
                 continue
             left = True

@@ -80,6 +80,7 @@ def status(node: Node) -> dict[str, Any]:
         "software": node.software,
         "ready": not not_ready(node),
         "not_ready": not_ready(node),
+        "full": node.is_full,
         "linked": sorted(node.links.linked),
         "members": list(node.meta.nodes().values()) if node.meta is not None else [],
         "groups": [] if engine is None else [_group(group) for group in engine.groups.values()],

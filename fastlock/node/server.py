@@ -89,6 +89,8 @@ class Node:
         # For each data group a key that it owned when the cluster began.
         self.sample_keys: dict[int, bytes] = {}
         self.is_stopping = False
+        self.is_full = False
+        self._full: dict[int, bool] = {}
         self._introduced: dict[int, Introduced] = {}
         self._listeners: dict[int, dict[str, Any]] = {}
         self._founding_changed = asyncio.Event()
@@ -234,7 +236,7 @@ class Node:
             self.engine.groups,
             partitions,
             config.cluster.leader_return_ms,
-            self.links.is_linked,
+            self._is_well,
         )
         self.loop.add_reader(self.storage.fileno(), self.schedule)
 
@@ -392,10 +394,32 @@ class Node:
             return
         if not self.is_stopping:
             self.meta.write()
-            self.placement.tick(self.clock.now_ms())
+            self._mind_the_space()
+            if not self.is_full:
+                self.placement.tick(self.clock.now_ms())
             self.schedule()
         # Only what is young: cycles that connections leave behind.
         gc.collect(0)
+
+    def _mind_the_space(self) -> None:
+        """Short of space, a node takes nothing more in that stays, and lets others lead."""
+        assert self.engine is not None
+        assert self.storage is not None
+        assert self.placement is not None
+        is_full = self.storage.below_reserve
+        if is_full != self.is_full:
+            self.is_full = self.engine.intake.is_full = is_full
+            self.links.introduce_again()
+            if is_full:
+                _log.error("short of space: what adds state is refused; free some, or raise storage.…_max")
+            else:
+                _log.info("there is space again")
+        if is_full:
+            self.placement.hand_over()
+
+    def _is_well(self, node: int) -> bool:
+        """Whether a member could lead."""
+        return self.links.is_linked(node) and not self._full.get(node, False)
 
     # What clients do (ConnectionUser)
 
@@ -460,6 +484,7 @@ class Node:
             "founders": [{"node": node, "address": address} for node, address in self.founding.members],
             "partitions": self.founding.partitions,
             "process": self.process,
+            "full": self.is_full,
         }
 
     def own_listeners(self) -> dict[str, Any]:
@@ -469,6 +494,7 @@ class Node:
     def introduced(self, other: Introduced, fields: Mapping[str, Any]) -> None:
         self._introduced[other.node] = other
         self._listeners[other.node] = dict(fields["node"])
+        self._full[other.node] = fields["full"]
         if self.meta is not None:
             self.meta.hear(self._listeners[other.node])
         self._founding_changed.set()
