@@ -184,9 +184,12 @@ class History:
 class WatchStream:
     """One watcher's stream against the history: every event once and in order, or told of the loss."""
 
-    def __init__(self, history: History, prefix: bytes, start_revision: int, name: str) -> None:
+    def __init__(
+        self, history: History, key: bytes, start_revision: int, name: str, is_prefix: bool = True
+    ) -> None:
         self._history = history
-        self._prefix = prefix
+        self._key = key
+        self._is_prefix = is_prefix
         self._name = name
         self._position = start_revision
         self.received = 0
@@ -214,7 +217,8 @@ class WatchStream:
         history = self._history
         first = bisect_right(history.revisions, self._position)
         end = bisect_right(history.revisions, position)
-        return [e for e in history.events[first:end] if e[2].startswith(self._prefix)]
+        events = history.events[first:end]
+        return [e for e in events if e[2] == self._key or (self._is_prefix and e[2].startswith(self._key))]
 
     def _missing(self) -> list[tuple[int, str, bytes, int]]:
         return self._expected(self._history.revisions[-1] if self._history.revisions else 0)

@@ -332,11 +332,6 @@ class Step:
         return self._write(operation, "put", operation.value)
 
     def delete(self, operation: Operation) -> bool:
-        if self._rows[self._model.position[operation.keys[0]]].value is None:
-            if operation.code == "notFound":
-                return True
-            if operation.code == "ok":
-                return False
         return self._write(operation, "deleted", None)
 
     def _write(self, operation: Operation, kind: str, value: bytes | None) -> bool:
@@ -346,6 +341,8 @@ class Step:
         holder = self._holding(key, operation) if operation.token else None
         if holder is None and (operation.token or row.holders):
             return operation.code in (None, "staleToken", "leaseLost", "heldByOther")
+        if value is None and row.value is None:
+            return operation.code in (None, "notFound")
         if operation.code not in (None, "ok"):
             return False
         if self._happens(kind, position, holder, operation.revision) is False:

@@ -217,6 +217,16 @@ def test_a_gap_in_a_watch_is_reported():
         gap.arrived(record.events[1:], 5)
 
 
+def test_a_watch_of_one_key_is_not_told_of_longer_ones():
+    record = history()
+    record.happened(6, "acquired", b"a/1", 6)
+    stream = WatchStream(record, b"a", 0, "watch", is_prefix=False)
+    stream.arrived([record.events[0], record.events[2]], 6)
+    stream.finished()
+    with pytest.raises(Violation, match="extra"):
+        WatchStream(record, b"a", 5, "watch", is_prefix=False).arrived(record.events[4:], 6)
+
+
 def test_a_watch_may_miss_only_what_it_was_told_it_lost():
     record = history()
     stream = WatchStream(record, b"b", 0, "watch")

@@ -33,6 +33,10 @@ def put(call, end, lease, code, token, value, request=1, **fields):
     return Operation("put", call, end, (KEY,), lease, request, code=code, token=token, value=value, **fields)
 
 
+def delete(call, end, lease, code, token, request=1):
+    return Operation("delete", call, end, (KEY,), lease, request, code=code, token=token)
+
+
 def get(call, end, holders=(), waiters=0, value=None, **fields):
     return Operation(
         "get", call, end, (KEY,), holders=holders, waiters=waiters, value=value, code="ok", **fields
@@ -118,6 +122,13 @@ GOOD = {
         release(6, 7, A, "ok", 5),
         put(8, 9, A, "staleToken", 5, b"y"),
         get(10, 11, value=b"x"),
+    ],
+    "a value is deleted by its holder": [
+        acquire(0, 1, A, "ok", 5),
+        put(2, 3, A, "ok", 5, b"x"),
+        delete(4, 5, A, "ok", 5),
+        delete(6, 7, A, "notFound", 5),
+        get(8, 9, holders=((A, 5),)),
     ],
     "acquire-all takes both keys or waits for both": [
         acquire(0, 1, A, "ok", 1, keys=(b"x",)),
@@ -248,6 +259,15 @@ BAD = {
         lose(0, None, A),
         acquire(2, 3, B, "ok", 3),
         put(4, 5, A, "ok", 1, b"zombie"),
+    ],
+    "a deleted value that is read": [
+        put(0, 1, 0, "ok", 0, b"x"),
+        delete(2, 3, 0, "ok", 0),
+        get(4, 5, value=b"x"),
+    ],
+    "a value that was not found although it was there": [
+        put(0, 1, 0, "ok", 0, b"x"),
+        delete(2, 3, 0, "notFound", 0),
     ],
     "an acquire that acted twice": [
         acquire(0, 1, A, "ok", 1),

@@ -3,6 +3,7 @@
 from fastlock.testing.simulator.network import Network, Weather
 from fastlock.testing.simulator.prng import Random
 from fastlock.testing.simulator.process import Owner, Process
+from fastlock.testing.simulator.session import Lease
 from fastlock.testing.simulator.time import MILLISECOND, SECOND, Clock, Timeline
 
 
@@ -47,6 +48,32 @@ def test_a_clock_drifts_and_leaps():
     before = clock.now_ns()
     clock.leap(SECOND)
     assert clock.now_ns() == before + SECOND
+
+
+def test_a_lease_is_believed_in_by_the_clock_of_its_client():
+    timeline = Timeline()
+    clock = Clock(timeline)
+    lease = Lease(1, 1, 1000, clock, False, 0)
+    lease.confirmed(clock.now_ns(), timeline.now_ns)
+    assert lease.spans == [(0, 980 * MILLISECOND)]
+    timeline.run_until(100 * MILLISECOND)
+    clock.leap(500 * MILLISECOND)
+    lease.clock_changed()
+    assert lease.spans == [(0, 480 * MILLISECOND)]
+    clock.set_drift(-500_000)
+    lease.clock_changed()
+    assert lease.spans == [(0, 860 * MILLISECOND)]
+
+
+def test_a_lease_that_was_given_up_is_not_believed_in_again():
+    timeline = Timeline()
+    lease = Lease(1, 1, 1000, Clock(timeline), False, 0)
+    lease.confirmed(0, 0)
+    timeline.run_until(100 * MILLISECOND)
+    lease.give_up(timeline.now_ns)
+    lease.confirmed(timeline.now_ns, timeline.now_ns)
+    assert not lease.trusted()
+    assert lease.spans == [(0, 100 * MILLISECOND)]
 
 
 def network(seed=1):

@@ -45,6 +45,10 @@ class Catalogue:
         if random.chance(0.5):
             keys = tuple(b"{pair}/%d" % number for number in range(random.between(2, 3)))
             self.targets.append(Target(keys, "exclusive"))
+            if random.chance(0.5):
+                # Some want only a part of it: one key, or two that overlap with the others' two.
+                self.targets.append(Target(keys[:1] if len(keys) == 2 else keys[1:], "exclusive"))
+                self.targets.append(Target(keys[-2:-1], "exclusive"))
         if random.chance(0.4):
             self.targets.append(Target((b"delayed/0",), "exclusive", lock_delay_ms=random.between(50, 1500)))
         if random.chance(0.4):

@@ -140,6 +140,9 @@ class Client(Owner):
         command["sequence"] = attempt.sequence
         return attempt
 
+    def forget_session(self, group: int) -> Session | None:
+        return self._sessions.pop(group, None)
+
     def _open_session(self, group: int, wait_ns: int) -> Steps[Session | None]:
         attempt = Attempt(group, {"openSession": {"lifetimeMs": 0}}, 0)
         answer = yield from self.run(attempt, wait_ns)

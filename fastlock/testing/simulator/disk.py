@@ -27,6 +27,7 @@ class Disk(MemoryStorage):
         random: Random,
         matching: LogMatching,
         done: Callable[[], None],
+        moment: Callable[[str], None],
         slowness: int = 1,
     ) -> None:
         super().__init__()
@@ -35,6 +36,7 @@ class Disk(MemoryStorage):
         self._random = random
         self._matching = matching
         self._done = done
+        self._moment = moment
         self._syncing = False
         self._publishing_one = False
         self._life = 0
@@ -45,6 +47,9 @@ class Disk(MemoryStorage):
         self.failing = False
         self.checkpoints = 0
         self.cuts = 0
+        # The moment at which the node is to crash: in a checkpoint, an install, a cut; empty = at none.
+        self.crashes_in = ""
+        self.left_behind = {"writes lost": 0, "writes torn": 0}
         # Terms by index as the member's log is, synced or not: (first index - 1, its term, terms after it).
         self._shadows: dict[int, tuple[int, int, list[int]]] = {}
 
@@ -86,6 +91,16 @@ class Disk(MemoryStorage):
     def cut(self, group: int, index: int) -> None:
         self.cuts += 1
         super().cut(group, index)
+        self._reached("cut")
+
+    def begin_checkpoint(self, group: int, whole: bool) -> None:
+        super().begin_checkpoint(group, whole)
+        self._reached("install" if whole else "checkpoint")
+
+    def _reached(self, moment: str) -> None:
+        if moment == self.crashes_in:
+            self.crashes_in = ""
+            self._moment(moment)
 
     @property
     def slow(self) -> bool:
@@ -129,5 +144,7 @@ class Disk(MemoryStorage):
         kept = self._random.between(0, queued)
         torn = self._random.chance(0.5)
         self.crash(kept, torn)
+        self.left_behind["writes lost"] += queued - kept
+        self.left_behind["writes torn"] += torn and kept < queued
         tear = ", one torn" if torn and kept < queued else ""
         return f"{queued - kept} of {queued} unsynced writes lost{tear}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fastlock._core.raft import Refused
 from fastlock._core.raft_message import ROLE_LEARNER, ROLE_VOTER, Member
 from fastlock.testing.simulator.catalogue import slot_of
+from fastlock.testing.simulator.disk import CHECKPOINT_MAX_NS
 from fastlock.testing.simulator.network import CALM, Weather
 from fastlock.testing.simulator.time import MILLISECOND, SECOND
 
@@ -20,6 +21,9 @@ CHOICES_MAX = 5
 
 # How long a node that crashes again and again stays down each time.
 CRASH_LOOP_DOWN_MS_MAX = 60
+
+# How soon after a cut of the log a node crashes that is to crash there.
+CUT_NS = 2 * MILLISECOND
 
 # How likely somebody asks for a change of members without having waited.
 IMPATIENCE = 0.4
@@ -40,6 +44,7 @@ class Faults:
             "crash leader": self._crash_leader,
             "crash all": self._crash_all,
             "crash loop": self._crash_loop,
+            "crash in storage": self._crash_in_storage,
             "pause node": self._pause_node,
             "pause client": self._pause_client,
             "crash client": self._crash_client,
@@ -52,6 +57,7 @@ class Faults:
             "slow disk": self._slow_disk,
             "failing disk": self._failing_disk,
             "clock leap": self._clock_leap,
+            "clock drift": self._clock_drift,
             "transfer": self._transfer,
             "membership": self._membership,
             "forwarders": self._forwarders,
@@ -84,6 +90,7 @@ class Faults:
         for node in world.nodes.values():
             node.disk.slowness = node.disk.slowness_usual
             node.disk.failing = False
+            node.disk.crashes_in = ""
             if not node.up:
                 node.start()
             if node.paused:
@@ -143,6 +150,28 @@ class Faults:
         longest_ms = CRASH_LOOP_DOWN_MS_MAX + self._world.plan.election_max_ms
         self._later(1, longest_ms, self._crash_again, number, times - 1)
 
+    def _crash_in_storage(self) -> str:
+        """A node crashes in its next checkpoint, install of a snapshot or cut of the log, or soon after."""
+        moment = self._random.pick(("checkpoint", "install", "cut"))
+        nodes = list(self._world.nodes)
+        # Installs are rare: whoever is next to have one.
+        for number in nodes if moment == "install" else [self._random.pick(nodes)]:
+            self._world.nodes[number].disk.crashes_in = moment
+        return ""
+
+    def moment(self, number: int, moment: str) -> None:
+        """A disk is where the node was to crash; how far it gets there is open."""
+        if self._over:
+            return
+        disk = self._world.nodes[number].disk
+        longest_ns = CUT_NS if moment == "cut" else 2 * CHECKPOINT_MAX_NS * min(disk.slowness, 20)
+        delay_ns = self._random.below(longest_ns)
+        self._world.timeline.after(delay_ns, self._crash_there, number, moment)
+
+    def _crash_there(self, number: int, moment: str) -> None:
+        if not self._over and (line := self._crash(number)):
+            self._world.fault(f"crash in {moment}", line)
+
     def _pause_node(self) -> str:
         number = self._random.pick(list(self._world.nodes))
         node = self._world.nodes[number]
@@ -180,7 +209,32 @@ class Faults:
         self._world.nodes[number].disk.failing = False
         self._restart(number)
 
+    def _clock_drift(self) -> str:
+        """A clock, of a node or a client, goes at another speed from here on."""
+        random, world = self._random, self._world
+        drift_ppm = world.drift(random)
+        if not drift_ppm:
+            return ""
+        if random.chance(0.5):
+            number = random.pick(list(world.nodes))
+            world.nodes[number].clock.set_drift(drift_ppm)
+            world.nodes[number].disk_done()
+            return f"node {number} by {drift_ppm} ppm"
+        address = random.pick(self._living_clients())
+        client = world.clients[address]
+        client.clock.set_drift(drift_ppm)
+        client.clock_changed()
+        return f"client {address} by {drift_ppm} ppm"
+
     def _clock_leap(self) -> str:
+        """A node's clock, or that of a client, counts time that passed for nobody else."""
+        if self._random.chance(0.3):
+            address = self._random.pick(self._living_clients())
+            leap_ms = self._random.between(1, 5000)
+            client = self._world.clients[address]
+            client.clock.leap(leap_ms * MILLISECOND)
+            client.clock_changed()
+            return f"client {address} by {leap_ms} ms"
         number = self._random.pick(list(self._world.nodes))
         # A leap shorter than the gap a leader looks for shortens leases unseen: only for wild clocks.
         low_ms = 1 if not self._world.clocks_honest else 2 * self._world.plan.settings.heartbeat_ms + 1

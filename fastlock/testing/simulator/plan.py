@@ -19,7 +19,7 @@ DRAIN_NS = 15 * SECOND
 OFFICE_NS = 100 * SECOND
 OFFICES = 3
 FORSAKEN_TTL_MS = 150_000
-SLOW_THINK_NS = 20 * SECOND
+SLOW_THINK_NS = 10 * SECOND
 
 # (election minimum, maximum, heartbeat) in ms.
 TIMINGS = ((150, 300, 50), (300, 600, 100), (1000, 2000, 200))
@@ -29,6 +29,7 @@ FAULTS = (
     "crash leader",
     "crash all",
     "crash loop",
+    "crash in storage",
     "pause node",
     "pause client",
     "crash client",
@@ -41,6 +42,7 @@ FAULTS = (
     "slow disk",
     "failing disk",
     "clock leap",
+    "clock drift",
     "transfer",
     "membership",
     "forwarders",

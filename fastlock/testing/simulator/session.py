@@ -29,6 +29,10 @@ class Session:
     def finish(self, sequence: int) -> None:
         self._open.pop(sequence, None)
 
+    @property
+    def busy(self) -> bool:
+        return bool(self._open)
+
     def acknowledged_below(self) -> int:
         # Insertion order is sequence order.
         return next(iter(self._open), self._next)
@@ -67,6 +71,8 @@ class Lease:
         self.unsure = False
         self.bound = bound
         self.lost = False
+        # Whether its end was asked for: the client counts on it no longer, whatever comes of that.
+        self.given_up = False
         self.created = False
         # Whether a lock or a wait of it is in use, so that it has to be kept alive.
         self.wanted = False
@@ -90,7 +96,7 @@ class Lease:
     def confirmed(self, sent_ns: int, now_true_ns: int) -> None:
         """The server answered for a command or keep-alive sent at this local time."""
         until_ns = sent_ns + self._validity_ns()
-        if until_ns <= max(self._trusted_ns, self._clock.now_ns()):
+        if self.given_up or until_ns <= max(self._trusted_ns, self._clock.now_ns()):
             return
         until_true_ns = self._clock.true_ns(until_ns)
         if self.spans and self._clock.now_ns() < self._trusted_ns:
@@ -112,14 +118,26 @@ class Lease:
     def _validity_ns(self) -> int:
         return int(self.ttl_ms * MILLISECOND * (1 - DRIFT_SHARE))
 
+    def clock_changed(self) -> None:
+        """The client's clock leapt or changed its speed: its belief ends at another true time."""
+        if self.spans and self.spans[-1][1] > self._clock.true_now_ns():
+            self.spans[-1] = (self.spans[-1][0], self._clock.true_ns(self._trusted_ns))
+
     def trusted(self) -> bool:
-        return not self.lost and self._clock.now_ns() < self._trusted_ns
+        return not self.lost and not self.given_up and self._clock.now_ns() < self._trusted_ns
 
     def lose(self, now_true_ns: int) -> None:
         if not self.lost:
             self.lost = True
-            if self.spans and self.spans[-1][1] > now_true_ns:
-                self.spans[-1] = (self.spans[-1][0], now_true_ns)
+            self._stop_believing(now_true_ns)
+
+    def give_up(self, now_true_ns: int) -> None:
+        self.given_up = True
+        self._stop_believing(now_true_ns)
+
+    def _stop_believing(self, now_true_ns: int) -> None:
+        if self.spans and self.spans[-1][1] > now_true_ns:
+            self.spans[-1] = (self.spans[-1][0], now_true_ns)
 
 
 @dataclass(slots=True)

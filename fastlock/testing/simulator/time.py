@@ -62,6 +62,9 @@ class Clock:
     def now_ns(self) -> int:
         return self._local_base_ns + (self._timeline.now_ns - self._true_base_ns) * self._rate // _PPM
 
+    def true_now_ns(self) -> int:
+        return self._timeline.now_ns
+
     def true_ns(self, local_ns: int) -> int:
         """When, in true time, this clock shows at least `local_ns`, if nothing disturbs it."""
         return self._true_base_ns + -(-(local_ns - self._local_base_ns) * _PPM // self._rate)

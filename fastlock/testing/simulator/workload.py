@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fastlock.node.group import Answer
-from fastlock.schema.enums import Code, SlotState
-from fastlock.testing.lock_checkers import WatchStream
+from fastlock.schema.enums import NO_EXPIRY_TTL_MS, Code, SlotState
 from fastlock.testing.simulator.catalogue import Target
 from fastlock.testing.simulator.client import ATTEMPT_TIMEOUT_NS, BACKOFF_MAX_NS, RETRYABLE, Client
 from fastlock.testing.simulator.process import Process, Steps
 from fastlock.testing.simulator.session import Attempt, Hold, Lease
 from fastlock.testing.simulator.time import MILLISECOND, SECOND
-from fastlock.testing.violation import Violation
+from fastlock.testing.simulator.watcher import follow
 
 if TYPE_CHECKING:
     from fastlock.testing.simulator.world import World
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
 COMMAND_TIMEOUT_NS = 6 * SECOND
 CANCEL_TIMEOUT_NS = 20 * SECOND
 REATTACH_NS = 1500 * MILLISECOND
-WATCH_SILENCE_NS = 2 * SECOND
+
+# How likely a client watches something, and a lease on a key that operators take away never expires.
+WATCHING = 0.3
+ENDLESS = 0.2
 
 # When clients that come late renew a lease, in percent of its TTL.
 LATE_PERCENT = (75, 102)
-
-# Locks in one page of a slot move: few, so that moves take several.
-EXPORT_ROWS_MAX = 2
 
 # Answers after which a command certainly did not act and never will.
 REFUSED_UNSEEN = frozenset((Code.wrongSlot, Code.limitExceeded))
@@ -51,6 +50,29 @@ class Workload(Client):
 
     def start(self, threads: int) -> None:
         self.workers = [self.spawn(self.work()) for _ in range(threads)]
+        if self.random.chance(WATCHING):
+            key = self.random.pick(self.random.pick(self.world.catalogue.targets).keys)
+            is_prefix = self.random.chance(0.5)
+            self.watch(self._group(key), key[: key.index(b"/")] if is_prefix else key, is_prefix)
+
+    def watch(self, group: int, key: bytes, is_prefix: bool) -> None:
+        self.spawn(follow(self, group, key, is_prefix))
+
+    def _leave_session(self, group: int) -> Steps[None]:
+        """Go on with another session; the old one is closed where nothing is under way in it."""
+        session = self.forget_session(group)
+        if session is None or session.busy:
+            return
+        number, sequence = session.number, session.begin()
+        command = {"session": number, "sequence": sequence, "closeSession": None}
+        attempt = Attempt(group, command, 0)
+        yield from self.run(attempt, COMMAND_TIMEOUT_NS)
+        self.close(attempt)
+        self.world.reach("session closed")
+
+    def clock_changed(self) -> None:
+        for lease in self.leases:
+            lease.clock_changed()
 
     def die(self) -> None:
         """Gone without a word: what it held is left to its leases."""
@@ -58,76 +80,26 @@ class Workload(Client):
         for hold in self.holds:
             hold.end_ns = hold.end_ns or self.timeline.now_ns
 
-    def own_slots(self) -> Steps[None]:
-        """Give every group the slots it starts with."""
-        for group in self.world.group_numbers:
-            for first, last in self.world.catalogue.ranges(group):
-                command = {"ownSlots": {"first": first, "last": last}}
-                answer = None
-                while answer is None:
-                    attempt = Attempt(group, command, 0)
-                    answer = yield from self.run(attempt, COMMAND_TIMEOUT_NS)
-                    self.close(attempt)
-
-    def move_slots(self, first: int, last: int, source: int, destination: int) -> Steps[None]:
-        """Export, import page by page, drop; each step is repeated until it is known to have happened."""
-        world = self.world
-        exported = {"exportSlots": {"first": first, "last": last, "toGroup": destination}}
-        keys = world.catalogue.keys_between(first, last)
-        for key in keys:
-            world.recorder.leaving(key)
-        yield from self._insist(source, exported)
-        for key in keys:
-            world.recorder.exported(key)
-        cursor = b""
-        while True:
-            arguments = (first, last, cursor, EXPORT_ROWS_MAX)
-            page = yield from self._insist_on_reading(source, arguments)
-            records, cursor = page.content
-            chunk = {"first": first, "last": last, "complete": not cursor}
-            chunk |= {"tokenFloor": page.revision, "rows": records}
-            yield from self._insist(destination, {"importSlots": chunk})
-            if not cursor:
-                break
-        world.catalogue.move(first, last, destination)
-        yield from self._insist(source, {"dropSlots": {"first": first, "last": last}})
-        world.reach("slots moved")
-
-    def _insist(self, group: int, command: dict[str, Any]) -> Steps[None]:
-        """Run a command of the operator's until it is answered; anything but ok breaks a promise."""
-        attempt = None
-        while attempt is None:
-            attempt = yield from self.prepare(group, command, COMMAND_TIMEOUT_NS)
-        answer = None
-        while answer is None:
-            answer = yield from self.run(attempt, COMMAND_TIMEOUT_NS)
-        self.close(attempt)
-        if answer.code != Code.ok:
-            name = next(name for name in command if name.endswith("Slots"))
-            raise Violation(
-                "slot move", f"group {group}: {name} got {Code(answer.code).name} {answer.detail}"
-            )
-
-    def _insist_on_reading(self, group: int, arguments: tuple[Any, ...]) -> Steps[Answer]:
-        answer = None
-        while answer is None:
-            answer = yield from self.ask(group, "export", arguments, COMMAND_TIMEOUT_NS)
-        return answer
-
     def work(self) -> Steps[None]:
         """The main loop of one thread of this client."""
         world = self.world
         random = self.random
         while not world.stopping:
             yield from self.sleep(random.below(world.think_max_ns))
+            if world.stopping:
+                return
             dice = random.below(100)
             target = random.pick(world.catalogue.targets)
             if dice < 72:
                 yield from self._lock(target)
             elif dice < 90:
                 yield from self.get(random.pick(target.keys))
-            elif dice < 96:
+            elif dice < 95:
                 yield from self._put(random.pick(target.keys), None)
+            elif dice < 96:
+                yield from self._delete(random.pick(target.keys), None)
+            elif dice < 97:
+                yield from self._leave_session(self._group(target.keys[0]))
             elif target.forced:
                 yield from self._force(target.keys[0])
 
@@ -147,10 +119,10 @@ class Workload(Client):
     def _default_lease(self, group: int) -> Steps[Lease | None]:
         """The lease most locks of this client hang on, created when first needed or after it was lost."""
         lease = self._default.get(group)
-        if lease is not None and not lease.lost:
+        if lease is not None and not lease.lost and not lease.given_up:
             return lease
         lease = self._new_lease(group, bound=False)
-        command = {**_lease_fields(lease), "createLease": {"ttlMs": lease.ttl_ms, "owner": _owner(lease)}}
+        command = {**lease_fields(lease), "createLease": {"ttlMs": lease.ttl_ms, "owner": owner_of(lease)}}
         attempt = yield from self.prepare(group, command, COMMAND_TIMEOUT_NS)
         if attempt is None:
             return None
@@ -161,17 +133,6 @@ class Workload(Client):
         self._lease_lives(lease, attempt)
         self._default[group] = lease
         return lease
-
-    def forsake(self, group: int, ttl_ms: int) -> Steps[None]:
-        """Create a lease and never think of it again."""
-        lease = self._new_lease(group, bound=False)
-        lease.ttl_ms = lease.ttl_max_ms = ttl_ms
-        command = {**_lease_fields(lease), "createLease": {"ttlMs": ttl_ms, "owner": _owner(lease)}}
-        attempt = yield from self.prepare(group, command, COMMAND_TIMEOUT_NS)
-        if attempt is not None:
-            yield from self.run(attempt, COMMAND_TIMEOUT_NS)
-            self.close(attempt)
-        lease.touched_ns = self.timeline.now_ns
 
     def _lease_lives(self, lease: Lease, attempt: Attempt) -> None:
         """The server said that the lease exists. It counts from the first send: the rest were repetitions."""
@@ -216,7 +177,7 @@ class Workload(Client):
     def _change_ttl(self, lease: Lease) -> Steps[None]:
         """Renew a lease by the log. An outcome that is not known may still come, with the shorter TTL."""
         ttl_ms = self.random.pick(self.world.ttls_ms)
-        command = {**_lease_fields(lease), "changeTtl": {"ttlMs": ttl_ms}}
+        command = {**lease_fields(lease), "changeTtl": {"ttlMs": ttl_ms}}
         attempt = yield from self.prepare(lease.group, command, COMMAND_TIMEOUT_NS)
         if attempt is None or lease.lost:
             return
@@ -262,6 +223,11 @@ class Workload(Client):
         group = world.catalogue.group_of(target.keys[0])
         own = random.chance(0.4)
         lease = self._new_lease(group, random.chance(0.5)) if own else (yield from self._default_lease(group))
+        if own and target.forced and random.chance(ENDLESS):
+            # Only an operator can take the lock away from one who forgets it.
+            assert lease is not None
+            lease.ttl_ms = lease.ttl_max_ms = NO_EXPIRY_TTL_MS
+            world.reach("lease without end")
         if lease is None:
             return
         mode, units, limit = self._mode(target)
@@ -281,10 +247,10 @@ class Workload(Client):
         acquire = {"request": request, "mode": mode, "wait": wait, "lockDelayMs": target.lock_delay_ms}
         if own:
             use = "createBound" if lease.bound else "create"
-            acquire |= {"lease": use, "ttlMs": lease.ttl_ms, "owner": _owner(lease)}
+            acquire |= {"lease": use, "ttlMs": lease.ttl_ms, "owner": owner_of(lease)}
         if mode == "semaphore":
             acquire |= {"limit": limit, "count": units}
-        command: dict[str, Any] = _lease_fields(lease)
+        command: dict[str, Any] = lease_fields(lease)
         if len(target.keys) > 1:
             command["acquireAll"] = {**acquire, "keys": list(target.keys)}
         else:
@@ -409,7 +375,7 @@ class Workload(Client):
         recorder = self.world.recorder
         request = attempt.request
         called_off: dict[str, Any] = {"request": request}
-        command: dict[str, Any] = {**_lease_fields(lease), "cancelWait": called_off}
+        command: dict[str, Any] = {**lease_fields(lease), "cancelWait": called_off}
         if len(target.keys) > 1:
             called_off["keys"] = list(target.keys)
         else:
@@ -470,12 +436,15 @@ class Workload(Client):
                 self._write_outside(hold)
             elif dice < 8:
                 yield from self._put(hold.key, hold)
-            else:
+            elif dice < 9:
                 yield from self.get(hold.key)
+            else:
+                yield from self._delete(hold.key, hold)
         hold = random.pick(holds)
         if random.chance(0.1):
             # A client that never looks at the clock before it writes: fencing alone must stop it.
-            yield from self.sleep(random.below(2 * hold.lease.ttl_ms) * MILLISECOND)
+            longest_ms = 2 * min(hold.lease.ttl_ms, self.world.ttls_ms[-1])
+            yield from self.sleep(random.below(longest_ms) * MILLISECOND)
             self._write_outside(hold)
         if random.chance(0.07) and hold.lease is not self._default.get(hold.lease.group):
             # Forgotten: only its lease can end it.
@@ -510,7 +479,7 @@ class Workload(Client):
         operation = recorder.begin(
             "release", keys=(hold.key,), lease=lease.number, request=hold.request, token=hold.token
         )
-        command = {**_lease_fields(lease), "key": hold.key, "release": {"token": hold.token}}
+        command = {**lease_fields(lease), "key": hold.key, "release": {"token": hold.token}}
         group = self._group(hold.key)
         answer = yield from self._command(group, command, COMMAND_TIMEOUT_NS)
         if answer is None:
@@ -524,12 +493,10 @@ class Workload(Client):
 
     def _revoke(self, lease: Lease) -> Steps[None]:
         """Give the whole lease up: it ends by this, or by whatever came first."""
-        for hold in self.holds:
-            if hold.lease is lease:
-                hold.end_ns = hold.end_ns or self.timeline.now_ns
+        lease.give_up(self.timeline.now_ns)
         recorder = self.world.recorder
         operation = recorder.begin("end", lease=lease.number, code="revoked")
-        command = {**_lease_fields(lease), "revoke": None}
+        command = {**lease_fields(lease), "revoke": None}
         answer = yield from self._command(lease.group, command, COMMAND_TIMEOUT_NS)
         if answer is not None and answer.code == Code.ok:
             recorder.finish(operation, "revoked")
@@ -550,11 +517,21 @@ class Workload(Client):
         command: dict[str, Any] = {"key": key, "putValue": put}
         if hold is not None:
             fields |= {"lease": hold.lease.number, "request": hold.request, "token": hold.token}
-            command |= _lease_fields(hold.lease)
+            command |= lease_fields(hold.lease)
             put["token"] = hold.token
-        group = self._group(key)
-        operation = recorder.begin("put", **fields)
-        answer = yield from self._command(group, command, COMMAND_TIMEOUT_NS)
+        yield from self._change_value(recorder.begin("put", **fields), key, command)
+
+    def _delete(self, key: bytes, hold: Hold | None) -> Steps[None]:
+        fields: dict[str, Any] = {"keys": (key,)}
+        command: dict[str, Any] = {"key": key, "deleteValue": {"token": 0}}
+        if hold is not None:
+            fields |= {"lease": hold.lease.number, "request": hold.request, "token": hold.token}
+            command |= {**lease_fields(hold.lease), "deleteValue": {"token": hold.token}}
+        yield from self._change_value(self.world.recorder.begin("delete", **fields), key, command)
+
+    def _change_value(self, operation: int, key: bytes, command: dict[str, Any]) -> Steps[None]:
+        recorder = self.world.recorder
+        answer = yield from self._command(self._group(key), command, COMMAND_TIMEOUT_NS)
         if answer is None:
             return
         if answer.code in REFUSED_UNSEEN:
@@ -599,40 +576,10 @@ class Workload(Client):
         else:
             recorder.finish(operation, Code(answer.code).name)
 
-    # Watches.
 
-    def follow(self, group: int, prefix: bytes) -> Steps[None]:
-        """Watch everything below a prefix, on whichever node answers, resuming where it broke off."""
-        stream: WatchStream | None = None
-        while True:
-            attempt = Attempt(group, {}, 0)
-            position = stream.position if stream is not None else None
-            self.send(attempt, "watch", prefix, True, position, anywhere=True)
-            while True:
-                answer = yield from self.answer_to(attempt, WATCH_SILENCE_NS)
-                if answer is None or answer.code == Code.unavailable:
-                    break
-                if answer.code == Code.eventsLost:
-                    if stream is not None:
-                        self.world.reach("events lost told")
-                        stream.lost(answer.revision)
-                    break
-                if stream is None:
-                    start = answer.revision if answer.content is None else answer.token
-                    stream = self.world.new_stream(group, prefix, start, f"watch of client {self.address}")
-                if answer.content is None:
-                    continue
-                if answer.token > stream.position:
-                    break
-                if answer.token == stream.position:
-                    stream.arrived(self.world.plain_events(answer.content), answer.revision)
-            self.close(attempt)
-            yield from self.sleep(self.random.below(BACKOFF_MAX_NS))
-
-
-def _lease_fields(lease: Lease) -> dict[str, int]:
+def lease_fields(lease: Lease) -> dict[str, int]:
     return {"leaseHigh": lease.high, "leaseLow": lease.low}
 
 
-def _owner(lease: Lease) -> bytes:
+def owner_of(lease: Lease) -> bytes:
     return b"%x" % lease.number

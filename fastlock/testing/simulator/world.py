@@ -37,6 +37,7 @@ from fastlock.testing.simulator.disk import Disk
 from fastlock.testing.simulator.faults import Faults
 from fastlock.testing.simulator.network import Network
 from fastlock.testing.simulator.node import FORWARD_LATE_MAX_NS, Forwarding, SimulatedNode
+from fastlock.testing.simulator.operator import Operator
 from fastlock.testing.simulator.plan import (
     DRAIN_NS,
     FAULT_PHASE_NS,
@@ -142,20 +143,22 @@ class World:
         self.exclusion = Exclusion()
         grants: dict[tuple[bytes, int], Grant] = {}
         self.histories = {number: History(number, grants) for number in self.group_numbers}
-        self.streams: list[WatchStream] = []
+        # Who watches, and what came of it.
+        self.streams: list[tuple[Workload, WatchStream]] = []
         self._happenings: list[Happening] = []
         # The revision of each group after everything that was applied anywhere.
         self._revisions = dict.fromkeys(self.group_numbers, 0)
 
     def _new_node(self, number: int, members: Sequence[Member]) -> SimulatedNode:
         random = self.random.fork(1000 + number)
-        clock = Clock(self.timeline, self._drift(random), random.below(1 << 40))
+        clock = Clock(self.timeline, self.drift(random), random.below(1 << 40))
         disk = Disk(
             number,
             self.timeline,
             random.fork(1),
             self.matching,
             lambda: self.nodes[number].disk_done(),
+            lambda moment: self.misfortune.moment(number, moment),
             self.plan.disk_slowness,
         )
         return SimulatedNode(
@@ -172,13 +175,13 @@ class World:
             self.forwarding,
         )
 
-    def _drift(self, random: Random) -> int:
+    def drift(self, random: Random) -> int:
         return random.between(-self.plan.drift_ppm, self.plan.drift_ppm) if self.plan.drift_ppm else 0
 
     def new_client(self) -> Workload:
         address = FIRST_CLIENT + len(self.clients)
         random = self.random.fork(address)
-        clock = Clock(self.timeline, self._drift(random), random.below(1 << 40))
+        clock = Clock(self.timeline, self.drift(random), random.below(1 << 40))
         nodes = list(self.nodes)
         client = Workload(self, address, self.timeline, self.network, random, clock, nodes)
         self.clients[address] = client
@@ -272,6 +275,8 @@ class World:
     def _compare_state(self, group: Group, how: str) -> None:
         state_hash = group.table.state_hash()
         self.trace.mix(state_hash)
+        if how:
+            group.table.check_invariants()
         where = f"node {group.node}{how}"
         self.same_state.observed(group.number, group.table.applied_index, state_hash, where)
 
@@ -289,10 +294,16 @@ class World:
         self.say(f"{claim} holds {key!r} with token {token}")
         self.histories[self.catalogue.group_of(key)].acknowledged(key, token, claim)
 
-    def new_stream(self, group: int, prefix: bytes, start: int, name: str) -> WatchStream:
-        stream = WatchStream(self.histories[group], prefix, start, name)
-        self.streams.append(stream)
+    def new_stream(
+        self, client: Workload, group: int, key: bytes, is_prefix: bool, start: int
+    ) -> WatchStream:
+        name = f"client {client.address} watching {key!r} in group {group}"
+        stream = WatchStream(self.histories[group], key, start, name, is_prefix)
+        self.streams.append((client, stream))
         return stream
+
+    def _live_streams(self) -> list[WatchStream]:
+        return [stream for client, stream in self.streams if not client.dead]
 
     def leader(self, number: int) -> Group | None:
         """The leader with the highest term among the nodes that run."""
@@ -316,7 +327,7 @@ class World:
             for _ in range(self.plan.clients):
                 self.new_client()
             for number in self.group_numbers:
-                admin.spawn(admin.follow(number, b""))
+                admin.watch(number, b"", is_prefix=True)
             faults.begin()
             self._pass(summary, FAULT_PHASE_NS, lambda: sum(self.faults.values()) >= FAULTS_MIN)
             faults.end()
@@ -327,7 +338,7 @@ class World:
             self._pass(summary, DRAIN_NS, lambda: True)
             self._everything_progressed()
             # A watcher that picked a node which is no member any more has to find another one first.
-            self._pass(summary, 0, lambda: all(stream.caught_up for stream in self.streams))
+            self._pass(summary, 0, lambda: all(stream.caught_up for stream in self._live_streams()))
             self._judge(summary)
         except Violation as violation:
             summary.violation, summary.checker = violation.message, violation.checker
@@ -357,9 +368,9 @@ class World:
             self._pass(summary, OFFICE_NS, lambda: True)
         self.think_max_ns = self.plan.think_max_ns
 
-    def new_admin(self) -> Workload:
+    def new_admin(self) -> Operator:
         """A client that sets the groups up and watches them."""
-        admin = Workload(
+        admin = Operator(
             self,
             FIRST_CLIENT - 1,
             self.timeline,
@@ -379,11 +390,13 @@ class World:
         summary.elections = self.leaders.changes
         summary.faults = self.faults
         self.reached["checkpoint"] = sum(node.disk.checkpoints for node in self.nodes.values())
+        for what in ("writes lost", "writes torn"):
+            self.reached[what] = sum(node.disk.left_behind[what] for node in self.nodes.values())
         self.reached["log cut"] = sum(node.disk.cuts for node in self.nodes.values())
         self.reached["leader unseated"] = sum(len(cases) for cases in self.disruption.unseated.values())
         self.reached["fenced write refused"] = self.resource.refused
         self.reached["states compared"] = self.same_state.compared
-        self.reached["watch event"] = sum(stream.received for stream in self.streams)
+        self.reached["watch event"] = sum(stream.received for _, stream in self.streams)
         summary.reached = self.reached
         summary.trace_hash = self.trace.hash()
         summary.trace = self.trace.lines
@@ -394,7 +407,7 @@ class World:
         self._replicas_agree()
         self._leases_ended()
         self.disruption.verify()
-        for stream in self.streams:
+        for stream in self._live_streams():
             stream.finished()
         if self.clocks_honest:
             self._nobody_believed_wrongly()
@@ -417,7 +430,6 @@ class World:
             leader = self.leader(number)
             if leader is None:
                 raise Violation("liveness", f"group {number} has no leader at the end")
-            leader.table.check_invariants()
             self._compare_state(leader, " at the end")
             applied = leader.table.applied_index
             for member in leader.raft.members:
