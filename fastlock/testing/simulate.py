@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 from fastlock.testing.simulator.time import SECOND
 from fastlock.testing.simulator.trace import LINES_SHOWN
@@ -23,10 +24,12 @@ SIMULATED_SECONDS_MIN = 60
 ELECTIONS_AVERAGE_MIN = 1.0
 
 SEEDS_PER_TASK = 4
+PROGRESS_S = 5
 
 
 def replay_command(seed: int) -> str:
-    return f"python -m fastlock.testing.simulate --seed {seed} --trace"
+    here = f"{os.getcwd()}{os.sep}"
+    return f"{sys.executable.removeprefix(here)} -m fastlock.testing.simulate --seed {seed} --trace"
 
 
 def run_seed(seed: int, keep_trace: bool = False) -> Summary:
@@ -102,6 +105,9 @@ class Totals:
     def good(self) -> bool:
         return not self.violations and not self.idle and self.elections_average >= ELECTIONS_AVERAGE_MIN
 
+    def progress(self, count: int) -> str:
+        return f"{self.seeds}/{count} seeds, {self.operations} operations, {len(self.violations)} violations"
+
     def lines(self, elapsed_s: float) -> list[str]:
         lines = [
             f"seeds            {self.seeds} in {elapsed_s:.1f} s",
@@ -114,8 +120,12 @@ class Totals:
         lines.append("reached")
         lines.extend(f"  {what:20} {self.reached[what]}" for what in sorted(self.reached))
         lines.append(f"violations       {len(self.violations)}")
-        for seed, short in self.idle:
-            lines.append(f"seed {seed} did too little: {short}")
+        lines.extend(
+            f"seed {seed} did too little: {short}; replay: {replay_command(seed)}"
+            for seed, short in self.idle
+        )
+        if self.elections_average < ELECTIONS_AVERAGE_MIN:
+            lines.append(f"too few leader changes: at least {ELECTIONS_AVERAGE_MIN} a seed are wanted")
         return lines
 
 
@@ -134,16 +144,18 @@ def run_many(first: int, count: int, jobs: int) -> int:
     totals = Totals()
     started = time.monotonic()
     told = started
-    for summary in run_seeds(first, count, jobs):
-        totals.add(summary)
-        if summary.violation:
-            show_failure(summary)
-        if time.monotonic() - told > 5:
-            told = time.monotonic()
-            bad = len(totals.violations)
-            print(
-                f"{totals.seeds}/{count} seeds, {totals.operations} operations, {bad} violations", flush=True
-            )
+    try:
+        for summary in run_seeds(first, count, jobs):
+            totals.add(summary)
+            if summary.violation:
+                show_failure(summary)
+            if time.monotonic() - told > PROGRESS_S:
+                told = time.monotonic()
+                print(totals.progress(count), flush=True)
+    except BrokenProcessPool:
+        # Which one it was is not known: seeds are handed out ahead.
+        print(f"\na process died at seed {first + totals.seeds} or soon after: run them with --jobs 1")
+        return 1
     print("\n".join(totals.lines(time.monotonic() - started)))
     return 0 if totals.good else 1
 
