@@ -194,7 +194,11 @@ class Workload(Client):
         elif answer.code == Code.ok:
             self.world.reach("TTL changed")
             lease.ttl_ms = ttl_ms
-            self._lives_on(lease, attempt.first_sent_ns, sent_true_ns)
+            if self.world.slots_move:
+                # What was lost with a slot that moved is told by keep-alives only.
+                self.world.recorder.postpone(lease.end, sent_true_ns)
+            else:
+                self._lives_on(lease, attempt.first_sent_ns, sent_true_ns)
 
     def _lives_on(self, lease: Lease, sent_ns: int, sent_true_ns: int) -> None:
         lease.confirmed(sent_ns, self.timeline.now_ns)

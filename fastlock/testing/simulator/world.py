@@ -112,6 +112,7 @@ class World:
         self.group_numbers = list(range(1, plan.groups + 1))
         self.catalogue = Catalogue(self.random.fork(4), self.group_numbers)
         self.clocks_honest = plan.clocks_honest
+        self.slots_move = "move slots" in plan.faults and plan.groups > 1
         self.think_max_ns = plan.think_max_ns
         self.hold_max_ns = plan.hold_max_ns
         self.ttls_ms = plan.ttls_ms
