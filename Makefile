@@ -1,6 +1,6 @@
 # fastlock. `make` alone lists the targets.
 #
-# The release build lives in the tree itself. The debug and sanitizer builds live in copies of it
+# The release build lives in the tree itself. The debug, sanitizer and mutant builds live in copies of it
 # under build/, so that no build ever overwrites another one's extensions.
 
 PYTHON ?= python3

@@ -387,7 +387,7 @@ def test_trap_leases_immortal_under_repeated_elections(group: Lockstep) -> None:
 
 
 def test_trap_a_note_that_a_new_leader_finds_in_its_log_counts(group: Lockstep) -> None:
-    """A lone member restarts, leads, and only then applies the entries that created its leases and noted them.
+    """A lone member restarts, leads, and only then applies the entries that created and noted its leases.
 
     If the lease began with its full TTL again, restarts would keep it for ever.
     """

@@ -124,7 +124,8 @@ def plan_of(seed: int) -> Plan:
         clocks_honest=clocks_honest,
         faults=faults,
         disk_slowness=random.pick((1, 1, 1, 5, 30)),
-        fault_gap_ns=random.between(700, 1500) * MILLISECOND,
+        # Some runs have no time to recover between two faults.
+        fault_gap_ns=random.pick((random.between(150, 400), *[random.between(700, 1500)] * 2)) * MILLISECOND,
         # Minutes cost little where few members send few heartbeats.
         slow=clocks_honest and nodes <= 3 and groups == 1 and timing is TIMINGS[2] and random.chance(0.7),
         seed=seed,
