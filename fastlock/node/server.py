@@ -310,7 +310,7 @@ class Node:
         engine, router = self.engine, self.router
         if engine is None or router is None:
             return
-        start_ns = time.monotonic_ns()
+        start_ns, start_cpu_ns = time.monotonic_ns(), time.thread_time_ns()
         now_ms = self._turn_ms = self.clock.now_ms()
         try:
             # Those that came over links.
@@ -326,7 +326,7 @@ class Node:
             self._fail(error)
             return
         self._wake_at(engine.wake_ms, now_ms)
-        self.watchdog.note_turn(time.monotonic_ns() - start_ns)
+        self.watchdog.note_turn(time.monotonic_ns() - start_ns, time.thread_time_ns() - start_cpu_ns)
 
     def _begin_terms(self) -> None:
         assert self.placement is not None
