@@ -167,7 +167,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         transport = self.transport
-        if transport is None:
+        if transport is None or (self.is_congested and transport.is_closing()):
             return
         transport.write(data)
         if self.is_congested and transport.get_write_buffer_size() > self._server.settings.reply_bytes_max:
