@@ -21,7 +21,7 @@ from tests.cluster.history import History
 CLIENTS = 3
 TASKS_PER_CLIENT = 4
 ANCHORS = 20
-KEYS_PER_ROUND = 4
+KEYS_PER_ROUND = 6
 KILLS_PER_ROUND = 5
 # Nobody but a killed node dies here: a lease that ends was lost, and the checker must not have it as an
 # excuse.
