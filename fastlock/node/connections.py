@@ -16,7 +16,8 @@ from fastlock._core.framing import frame_size
 from fastlock._core.replies import Replies
 from fastlock.config import Address, ServerSection
 from fastlock.errors import ProtocolError
-from fastlock.node.links import PROTOCOL_VERSION, bound_address, listen, tune_socket
+from fastlock.node.links import PROTOCOL_VERSION
+from fastlock.node.listeners import bound_address, listen, tune_socket
 from fastlock.schema.enums import Code
 from fastlock.storage.directory import Identity
 

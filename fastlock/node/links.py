@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, cast
 
 from fastlock._core.codec_client import check_hello
 from fastlock._core.codec_peer import decode_peer_message, encode_peer_message
 from fastlock.config import Address, LinksSection
-from fastlock.errors import AddressInUse, ProtocolError
+from fastlock.errors import ProtocolError
 from fastlock.node.bootstrap import Introduced
 from fastlock.node.frames import FrameBuffer
+from fastlock.node.listeners import bound_address, listen, tune_socket
 from fastlock.schema.enums import Code, Stage
 from fastlock.storage.directory import Identity
 
@@ -399,41 +399,3 @@ class Links:
         for link in [*self._links.values(), *self._strangers]:
             if link.transport is not None:
                 link.transport.close()
-
-
-def tune_socket(transport: asyncio.BaseTransport, dead_ms: int) -> None:
-    """No delay for small writes, and a bound on how long a vanished other side goes unnoticed."""
-    sock: socket.socket | None = transport.get_extra_info("socket")
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    seconds = max(1, dead_ms // 3000)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, seconds)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, dead_ms)
-
-
-async def listen(
-    loop: asyncio.AbstractEventLoop,
-    protocol: Callable[[], asyncio.BaseProtocol],
-    address: Address,
-    what: str,
-    backlog: int = 1024,
-    start_serving: bool = True,
-) -> asyncio.Server:
-    try:
-        return await loop.create_server(
-            protocol, address.host, address.port, backlog=backlog, start_serving=start_serving
-        )
-    except OSError as error:
-        raise AddressInUse(
-            f"--{what} {address}: {error.strerror or error}: "
-            "stop what listens there, or choose another address"
-        ) from error
-
-
-def bound_address(server: asyncio.Server, wanted: Address) -> Address:
-    """The address with the port that the system chose."""
-    return Address(wanted.host, server.sockets[0].getsockname()[1])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import resource
 import secrets
 import time
 from collections import deque
@@ -26,10 +25,9 @@ from fastlock._core.codec_forward import (
 from fastlock._core.codec_peer import decode_peer_message
 from fastlock._core.raft_frame import decode_messages, encode_beats, encode_message
 from fastlock._core.raft_message import ENTRY_NOOP, HEARTBEAT, HEARTBEAT_REPLY, Entry, Member, Message
-from fastlock._core.raft_settings import RaftSettings
 from fastlock._core.replies import Replies
 from fastlock.config import Address, Config
-from fastlock.errors import ConfigError, FoundingRefused
+from fastlock.errors import FoundingRefused
 from fastlock.node import report
 from fastlock.node.bootstrap import (
     FIRST_INCARNATION,
@@ -44,17 +42,19 @@ from fastlock.node.bootstrap import (
 from fastlock.node.clock import Clock, MonotonicClock
 from fastlock.node.connections import Connection, Connections
 from fastlock.node.engine import Engine
-from fastlock.node.group import Group, GroupSettings
+from fastlock.node.group import Group
 from fastlock.node.http import HttpServer
 from fastlock.node.links import PEER_FRAME_BYTES_MAX, Links
+from fastlock.node.listeners import allow_descriptors, check_addresses
 from fastlock.node.meta import META_GROUP, Meta
 from fastlock.node.placement import SLOTS_TOTAL, Placement, key_between
 from fastlock.node.router import Router
+from fastlock.node.settings import group_settings, storage_limits
 from fastlock.node.watchdog import Watchdog
 from fastlock.schema.enums import Stage
 from fastlock.storage.directory import Identity
 from fastlock.storage.founding import Founding, FoundingDirectory
-from fastlock.storage.lmdb import LmdbStorage, StorageLimits
+from fastlock.storage.lmdb import LmdbStorage
 
 _log = logging.getLogger("fastlock.node")
 
@@ -62,8 +62,6 @@ HOUSEKEEPING_SECONDS = 0.25
 # Requests that are no commands: served in one turn, and waiting before their senders wait too.
 REQUESTS_PER_TURN = 128
 REQUESTS_WAITING_MAX = 1_024
-# Descriptors for everything that is not a client's connection.
-DESCRIPTORS_RESERVED = 256
 
 
 class Node:
@@ -111,7 +109,7 @@ class Node:
         self.loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[None] = self.loop.create_future()
         config = self.config
-        _check_addresses(config)
+        check_addresses(config)
         self.connections_max = allow_descriptors(config.server.connections_max)
         try:
             with FoundingDirectory(config.node.data_dir) as directory:
@@ -199,13 +197,7 @@ class Node:
     def _open(self) -> None:
         """Load what the disk holds, and set everything up that works on it."""
         config = self.config
-        limits = StorageLimits(
-            log_map_bytes_max=config.storage.log_bytes_max,
-            table_map_bytes_max=config.storage.table_bytes_max,
-            map_reserve_bytes=config.storage.map_reserve_bytes,
-            disk_reserve_bytes=config.storage.disk_reserve_bytes,
-        )
-        self.storage = LmdbStorage(config.node.data_dir, self.identity, limits)
+        self.storage = LmdbStorage(config.node.data_dir, self.identity, storage_limits(config))
         members = [Member(node, address=address) for node, address in self.founding.members]
         partitions = self.founding.partitions
         self.engine = Engine(
@@ -571,58 +563,3 @@ class PeerOrigin:
 
     def __init__(self, node: int) -> None:
         self.node = node
-
-
-def group_settings(config: Config) -> GroupSettings:
-    raft = config.raft
-    return GroupSettings(
-        raft=RaftSettings(
-            election_ms_min=raft.election_ms_min,
-            election_ms_max=raft.election_ms_max,
-            heartbeat_ms=raft.heartbeat_ms,
-            append_bytes_max=raft.append_bytes_max,
-            inflight_messages_max=raft.inflight_messages_max,
-            inflight_bytes_max=raft.inflight_bytes_max,
-            window_batches=raft.window_batches,
-            window_large_bytes=raft.window_large_bytes,
-            reads_pending_max=raft.reads_pending_max,
-        ),
-        heartbeat_ms=raft.heartbeat_ms,
-        expiry_poll_ms=config.group.expiry_poll_ms,
-        checkpoint_dirty_rows=config.group.checkpoint_dirty_rows,
-        checkpoint_slice_rows=config.group.checkpoint_slice_rows,
-        log_keep_entries=config.group.log_keep_entries,
-        history_events_max=config.group.history_events_max,
-        history_bytes_max=config.group.history_bytes_max,
-    )
-
-
-def allow_descriptors(connections: int) -> int:
-    """Raise the limit of open files as far as it goes; returns how many connections fit under it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + DESCRIPTORS_RESERVED
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return connections
-    fit = max(1, soft - DESCRIPTORS_RESERVED)
-    _log.warning(
-        "at most %d open files are allowed (ulimit -n): %d connections instead of %d", soft, fit, connections
-    )
-    return fit
-
-
-def _check_addresses(config: Config) -> None:
-    listen = config.listen
-    for name, address in (("native", listen.native), ("peer", listen.peer), ("http", listen.http)):
-        if address.is_loopback:
-            continue
-        if address.host in ("0.0.0.0", "::") and not listen.advertise:
-            raise ConfigError(f"--{name} {address}: others cannot reach a wildcard: say --advertise HOST too")
-        _log.warning(
-            "!!! --%s %s is reachable from other machines, and there is no transport security: "
-            "everybody who reaches it can take and release any lock",
-            name,
-            address,
-        )
