@@ -27,7 +27,16 @@ from fastlock.testing.outstanding import Outstanding, Place
 CONFIGURATIONS_MAX = 200_000
 
 _NEVER = 1 << 63
-_ENDS = ("end", "end_delay")
+_ENDS = ("end", "end_importing", "end_delay")
+
+# What tells nothing of a copy of the lease in another group.
+_OF_A_LEASE = ("end", "lost", "alive")
+
+# What changes nothing, whatever the answer.
+_LOOKS = ("get", "granted", "lost", "alive", "copied")
+
+# Answers to commands that changed something.
+_CHANGES = ("ok", "queued", "entered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +77,8 @@ def check(
 def _families(operations: list[Operation]) -> list[tuple[tuple[bytes, ...], list[Operation]]]:
     """Group operations by the keys they link; the end of a lease goes wherever the lease was used.
 
-    An end that names keys is the lease's end there alone: a key that moved to another group took a
-    copy of the lease along, which lives its own life.
+    A key that moved to another group took a copy of the lease along, which lives its own life: there, only
+    what names the key says anything about it.
     """
     parent: dict[bytes, bytes] = {}
 
@@ -89,19 +98,19 @@ def _families(operations: list[Operation]) -> list[tuple[tuple[bytes, ...], list
         keys_of.setdefault(root(key), []).append(key)
     members: dict[bytes, list[Operation]] = {name: [] for name in keys_of}
     families_of_lease: dict[int, dict[bytes, None]] = {}
-    ends_there: dict[tuple[bytes, int], None] = {}
+    copied_there: dict[tuple[bytes, int], None] = {}
     for operation in operations:
         if operation.keys:
             name = root(operation.keys[0])
             members[name].append(operation)
-            if operation.kind == "end":
-                ends_there[name, operation.lease] = None
+            if operation.kind == "copied":
+                copied_there[name, operation.lease] = None
             elif operation.lease:
                 families_of_lease.setdefault(operation.lease, {})[name] = None
     for operation in operations:
         if not operation.keys:
             for name in families_of_lease.get(operation.lease, ()):
-                if operation.kind != "end" or (name, operation.lease) not in ends_there:
+                if operation.kind not in _OF_A_LEASE or (name, operation.lease) not in copied_there:
                     members[name].append(operation)
     return [(tuple(sorted(keys_of[name])), members[name]) for name in keys_of]
 
@@ -128,6 +137,11 @@ class _Frame:
         # Leases whose unseen ends are or were among the choices.
         self.offered: set[int] = set()
 
+    @property
+    def progress(self) -> int:
+        """How much is explained."""
+        return self.place.first + self.place.beyond.bit_count() + self.state.events
+
 
 class _Family:
     """The operations of one family of keys, and what each of them rests on."""
@@ -144,6 +158,7 @@ class _Family:
                 self._unseen_ends.setdefault(model.lease_number[operation.lease], []).append(operation)
             else:
                 self._unanswered.append(operation)
+        self._promise = [_promise(o) for o in self.answered]
         self._rank = [_rank(o) for o in self.answered]
         positions: dict[int, list[int]] = {}
         for position, rank in enumerate(self._rank):
@@ -164,8 +179,7 @@ class _Family:
         frame.last_resorts = len(frame.choices)
         for lease in self._leases_that_matter(state, found):
             self._offer_end(frame, lease)
-        # An answer usually comes soon after its command acted; the end of a lease rules the most out.
-        found.sort(key=lambda p: (answered[p].kind in _ENDS, answered[p].end), reverse=True)
+        found.sort(key=self._promise.__getitem__, reverse=True)
         frame.choices.extend((answered[p], p) for p in found)
         return frame
 
@@ -237,27 +251,28 @@ class _Family:
 
 def _search(model: LockModel, operations: Sequence[Operation], configurations_max: int) -> Verdict:
     """Depth first, with the most promising operation first, so that honest histories need few detours."""
+    if model.contradictions:
+        return Verdict(False, True, 0, f"told two tokens: {'; '.join(map(str, model.contradictions))}")
     family = _Family(model, operations)
     total = len(family.answered)
     events_total = 0 if model.events is None else len(model.events)
     visited: set[tuple[Place, State]] = set()
     frame = family.frame(Place(0, 0, 0), model.initial())
     trail: list[_Frame] = []
-    best, best_state = 0, frame.state
+    best = frame
     while frame.place.first < total or frame.state.events < events_total:
         following = _next_frame(family, frame, visited)
         if following is None:
             if not trail:
-                return Verdict(False, True, len(visited), _explain(family, best, best_state))
+                return Verdict(False, True, len(visited), _explain(family, best))
             frame = trail.pop()
             continue
         if len(visited) > configurations_max:
-            explanation = _explain(family, best, best_state)
-            return Verdict(False, False, len(visited), f"gave up: {explanation}")
+            return Verdict(False, False, len(visited), f"gave up: {_explain(family, best)}")
         trail.append(frame)
         frame = following
-        if frame.place.first > best:
-            best, best_state = frame.place.first, frame.state
+        if frame.progress > best.progress:
+            best = frame
     return Verdict(True, True, len(visited))
 
 
@@ -285,8 +300,21 @@ def _next_frame(family: _Family, frame: _Frame, visited: set[tuple[Place, State]
 
 
 def _rank(operation: Operation) -> int:
-    """Where its revision puts an operation among the others: a read follows the change it has seen."""
-    return 2 * operation.revision + (operation.kind == "get") if operation.revision else 0
+    """Where its revision puts an operation among the others: what has seen a change comes after it."""
+    return 2 * operation.revision + (operation.kind in ("get", "end")) if operation.revision else 0
+
+
+def _promise(operation: Operation) -> tuple[int, int]:
+    """In which order operations are tried, the least first.
+
+    What changes nothing costs nothing where it fits; the end of a lease rules the most out, unless its place
+    is known. And an answer usually comes soon after its command acted.
+    """
+    assert operation.end is not None
+    if operation.kind in _ENDS:
+        return 1 if operation.revision else 2, operation.end
+    changes_nothing = operation.kind in _LOOKS or operation.code not in _CHANGES
+    return 0 if changes_nothing else 1, operation.end
 
 
 def _that_matter(family: Sequence[Operation], watched: bool) -> list[Operation]:
@@ -298,16 +326,15 @@ def _that_matter(family: Sequence[Operation], watched: bool) -> list[Operation]:
     return [
         o
         for o in family
-        if o.end is not None
-        or (o.kind not in ("get", "granted") and (o.kind != "put" or watched or o.value in read))
+        if o.end is not None or (o.kind not in _LOOKS and (o.kind != "put" or watched or o.value in read))
     ]
 
 
-def _explain(family: _Family, best: int, state: State) -> str:
-    """The longest explanation found, and the answer that no continuation of it can give."""
-    answered = family.answered
+def _explain(family: _Family, best: _Frame) -> str:
+    """The longest explanation found, and the answers that no continuation of it can give."""
+    answered, place = family.answered, best.place
     lines = [f"no order of commands explains what was seen on {b', '.join(family.model.keys)!r}"]
-    lines.append(f"  state after the longest explained prefix: {family.model.describe(state)}")
-    lines.extend(f"  explained:   {o}" for o in answered[max(0, best - 12) : best])
-    lines.extend(f"  unexplained: {o}" for o in answered[best : best + 12])
+    lines.append(f"  state after the longest explanation: {family.model.describe(best.state)}")
+    around = range(max(0, place.first - 12), min(len(answered), place.first + 20))
+    lines.extend(f"  {'explained:  ' if place.has(p) else 'unexplained:'} {answered[p]}" for p in around)
     return "\n".join(lines)

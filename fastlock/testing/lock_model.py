@@ -17,8 +17,11 @@ class Operation:
     """One command as its client saw it. `end` is None where no answer ever came.
 
     Kinds: acquire, granted (a waiter learnt its token), release, cancel, end (of a lease, by
-    whatever cause), end_delay, force, put, delete, get. Commands that were refused before they
-    reached a lock table have no place in a history.
+    whatever cause), lost and alive (a lease was said to be so), end_delay, force, put, delete, get. Of keys
+    that move to another group: copied (a lease, which may live on there), end_importing (of a lease there
+    while rows arrive: it ends on one key alone, and nobody is served), and imported (the last row arrived,
+    queues are served). Commands that were
+    refused before they reached a lock table have no place in a history.
     """
 
     kind: str
@@ -138,14 +141,22 @@ class LockModel:
             if operation.kind == "acquire":
                 self._register(operation)
         # Leases with copies in several groups: the end of one copy says nothing of the others.
-        self.copied = {self.lease_number[o.lease] for o in operations if o.kind == "end" and o.keys}
+        self.copied = {self.lease_number[o.lease] for o in operations if o.kind == "copied"}
+        # The revisions at which waits are known to have been enqueued.
+        self.entered = {
+            self.claim_of(o): o.revision for o in operations if o.kind == "acquire" and o.code == "queued"
+        }
         # What any client ever learnt about the token of a claim on a key.
         self.tokens: dict[tuple[int, int], int] = {}
+        # Claims that were told two different tokens.
+        self.contradictions: list[Operation] = []
         for operation in operations:
             if operation.kind in ("acquire", "granted") and operation.code in ("ok", "entered"):
                 claim = self.claim_of(operation)
                 for offset, key in enumerate(operation.keys if operation.token else ()):
-                    self.tokens[claim, self.position[key]] = operation.token + offset
+                    token = operation.token + offset
+                    if self.tokens.setdefault((claim, self.position[key]), token) != token:
+                        self.contradictions.append(operation)
 
     def _register(self, operation: Operation) -> None:
         identity = (operation.lease, operation.request)

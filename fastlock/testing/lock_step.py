@@ -277,7 +277,8 @@ class Step:
         claims = model.claims
         lease = model.lease_number[operation.lease]
         if self._ended >> lease & 1:
-            return operation.end is not None
+            # What the log ended was there until then.
+            return operation.end is not None and not operation.revision
         if lease not in model.copied:
             self._ended |= 1 << lease
         left: list[int] = []
@@ -298,7 +299,41 @@ class Step:
                 if not self._depart(position, holder, operation.code, 0):
                     return False
         self._exact = False
-        return self._serve(*left)
+        return self._serve(*left) and self._is_at(operation.revision)
+
+    def end_importing(self, operation: Operation) -> bool:
+        claims = self._model.claims
+        lease = self._model.lease_number[operation.lease]
+        position = self._model.position[operation.keys[0]]
+        row = self._rows[position]
+        assert operation.code is not None
+        for holder in row.holders:
+            if claims[holder.claim].lease == lease:
+                self._exact = False
+                if self._happens(operation.code, position, holder, 0) is False:
+                    return False
+        holders = tuple(holder for holder in row.holders if claims[holder.claim].lease != lease)
+        queue = tuple(waiter for waiter in row.queue if claims[waiter].lease != lease)
+        delayed = operation.code == "expired" and any(
+            claims[holder.claim].lock_delay for holder in row.holders if holder not in holders
+        )
+        self._rows[position] = Row(holders, queue, row.value, lease + 1 if delayed else row.delay)
+        return True
+
+    def lost(self, operation: Operation) -> bool:
+        lease = self._model.lease_number[operation.lease]
+        return bool(self._ended >> lease & 1) or lease in self._model.copied
+
+    def alive(self, operation: Operation) -> bool:
+        lease = self._model.lease_number[operation.lease]
+        return not self._ended >> lease & 1 or lease in self._model.copied
+
+    def imported(self, operation: Operation) -> bool:
+        """Queues are served in the order in which their first waiters were enqueued."""
+        firsts = [(row.queue[0], position) for position, row in enumerate(self._rows) if row.queue]
+        entered = self._model.entered
+        firsts.sort(key=lambda first: entered.get(first[0], 0))
+        return self._serve(*(position for _, position in firsts))
 
     def end_delay(self, operation: Operation) -> bool:
         lease = self._model.lease_number[operation.lease]
@@ -353,7 +388,7 @@ class Step:
     def get(self, operation: Operation) -> bool:
         model = self._model
         row = self._rows[model.position[operation.keys[0]]]
-        if operation.revision and not self._reads_at(operation.revision):
+        if not self._is_at(operation.revision):
             return False
         if operation.value != row.value or operation.waiters != len(row.queue):
             return False
@@ -364,7 +399,10 @@ class Step:
                 return False
         return True
 
-    def _reads_at(self, revision: int) -> bool:
+    def _is_at(self, revision: int) -> bool:
+        """Whether this can be the group's revision after everything that happened; 0 = it is not known."""
+        if not revision:
+            return True
         if revision < self._revision:
             return False
         events = self._model.events
@@ -377,6 +415,10 @@ _KINDS: dict[str, Callable[[Step, Operation], bool]] = {
     "release": Step.release,
     "cancel": Step.cancel,
     "end": Step.end,
+    "end_importing": Step.end_importing,
+    "lost": Step.lost,
+    "alive": Step.alive,
+    "imported": Step.imported,
     "end_delay": Step.end_delay,
     "force": Step.force,
     "put": Step.put,

@@ -71,6 +71,8 @@ class Outstanding:
         if _needs_claim(operation):
             for key in operation.keys:
                 self._need_claim.setdefault((claim, model.position[key]), []).append(position)
+        if operation.kind == "alive":
+            self._need_lease.setdefault(model.lease_number[operation.lease], []).append(position)
         if operation.kind != "acquire" or operation.code in _WITHOUT_LEASE:
             return
         self._need_lease.setdefault(model.lease_number[operation.lease], []).append(position)

@@ -278,6 +278,10 @@ BAD = {
         acquire(0, 1, A, "ok", 1, keys=(b"x",)),
         acquire(2, 3, B, "ok", 2, keys=(b"x", b"y")),
     ],
+    "a waiter told two tokens": [
+        acquire(0, 1, A, "entered", 5, wait=True),
+        granted(0, 1, A, 6),
+    ],
     "a handover that did not come with the departure": [
         acquire(0, 1, A, "ok", 5, revision=5),
         acquire(2, 3, B, "queued", wait=True, revision=6),
@@ -450,3 +454,78 @@ def test_events_decide_what_a_search_without_them_cannot():
     events = [event(1, "acquired", lease=A), event(20, "expired", 1, A), event(21, "transferred", lease=110)]
     verdict = check(history, events, configurations_max=1000)
     assert verdict.linearizable, verdict.explanation
+
+
+def lost(call, end, lease):
+    return Operation("lost", call, end, (), lease, code="leaseLost")
+
+
+def alive(call, end, lease):
+    return Operation("alive", call, end, (), lease, code="ok")
+
+
+def ended(time, lease, revision):
+    return Operation("end", time, time, (), lease, code="expired", revision=revision)
+
+
+# When the log ended a lease is known exactly.
+KNOWN_ENDS = [
+    acquire(0, 1, A, "ok", 1),
+    acquire(2, 3, B, "queued", wait=True, revision=2),
+    alive(4, 5, A),
+    ended(10, A, 4),
+    lost(4, 12, A),
+    granted(2, 11, B, 4),
+]
+KNOWN_ENDS_EVENTS = [
+    event(1, "acquired", lease=A),
+    event(3, "expired", 1, A),
+    event(4, "transferred", lease=B),
+]
+
+
+def test_known_ends_of_leases_are_accepted():
+    verdict = check(KNOWN_ENDS, KNOWN_ENDS_EVENTS)
+    assert verdict.linearizable, verdict.explanation
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        alive(14, 15, A),
+        lost(4, 5, A),
+        acquire(14, 15, A, "queued", request=2, wait=True, revision=5),
+        get(14, 15, holders=((A, 1),), waiters=1, revision=4),
+        get(6, 7, holders=((B, 4),), revision=4),
+    ],
+    ids=[
+        "alive after its end",
+        "lost before it",
+        "used after it",
+        "holding after it",
+        "handed over before it",
+    ],
+)
+def test_what_contradicts_the_end_of_a_lease_is_rejected(wrong):
+    verdict = check([*KNOWN_ENDS, wrong], KNOWN_ENDS_EVENTS)
+    assert verdict.decided
+    assert not verdict.linearizable
+
+
+# A key moves: its lease ends where its rows arrive, and the queue is served when they all have.
+MOVED = [
+    acquire(0, 1, A, "ok", 1),
+    acquire(2, 3, B, "queued", wait=True, revision=2),
+    Operation("copied", 0, None, (KEY,), A),
+    Operation("end_importing", 5, None, (KEY,), A, code="expired", revision=7),
+    Operation("imported", 6, None, (KEY,)),
+    granted(2, 12, B, 9),
+]
+
+
+def test_a_lease_that_ended_while_its_key_moved_leaves_the_queue_to_the_arrival():
+    events = [event(1, "acquired", lease=A), event(7, "expired", 1, A), event(9, "transferred", lease=B)]
+    verdict = check(MOVED, events)
+    assert verdict.linearizable, verdict.explanation
+    at_rest = [operation for operation in MOVED if operation.kind != "imported"]
+    assert not check(at_rest, events).linearizable

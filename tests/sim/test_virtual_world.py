@@ -53,7 +53,7 @@ def test_a_clock_drifts_and_leaps():
 def test_a_lease_is_believed_in_by_the_clock_of_its_client():
     timeline = Timeline()
     clock = Clock(timeline)
-    lease = Lease(1, 1, 1000, clock, False, 0)
+    lease = Lease(1, 1, 1000, clock, False)
     lease.confirmed(clock.now_ns(), timeline.now_ns)
     assert lease.spans == [(0, 980 * MILLISECOND)]
     timeline.run_until(100 * MILLISECOND)
@@ -67,7 +67,7 @@ def test_a_lease_is_believed_in_by_the_clock_of_its_client():
 
 def test_a_lease_that_was_given_up_is_not_believed_in_again():
     timeline = Timeline()
-    lease = Lease(1, 1, 1000, Clock(timeline), False, 0)
+    lease = Lease(1, 1, 1000, Clock(timeline), False)
     lease.confirmed(0, 0)
     timeline.run_until(100 * MILLISECOND)
     lease.give_up(timeline.now_ns)

@@ -1,8 +1,8 @@
-"""What clients did and were told, as the linearizability checker wants it."""
+"""What clients did and were told, and when logs ended their leases, for the linearizability checker."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastlock.testing.lock_model import Operation
@@ -10,11 +10,40 @@ from fastlock.testing.simulator.time import Timeline
 
 
 @dataclass(slots=True)
-class Move:
-    """One key on its way to another group: when its export was asked for, and when that was known done."""
+class Stay:
+    """Where a key is from some time on. Until the move there is complete, nobody owns it."""
 
-    begun_ns: int
-    exported_ns: int = 0
+    since_ns: int
+    group: int
+    complete: bool
+
+
+@dataclass(slots=True)
+class End:
+    """A group's log ended a lease, or the copy of it that came there with a key."""
+
+    group: int
+    time_ns: int
+    # The group's afterwards.
+    revision: int
+    cause: str
+
+
+@dataclass(slots=True)
+class Life:
+    """What is known of one lease."""
+
+    group: int
+    born_ns: int
+    # When the last keep-alive that was granted was sent, and when it was answered.
+    alive_ns: tuple[int, int] | None = None
+    # When its client was told that it is gone.
+    lost_ns: int = 0
+    ends: list[End] = field(default_factory=list)
+
+    @property
+    def end(self) -> End | None:
+        return next((end for end in self.ends if end.group == self.group), None)
 
 
 class Recorder:
@@ -24,9 +53,8 @@ class Recorder:
         self._timeline = timeline
         self._operations: list[Operation] = []
         self.finished = 0
-        # How keys moved from one group to another, and since when each lease is known to live on.
-        self._moves: dict[bytes, list[Move]] = {}
-        self._alive: dict[int, list[int]] = {}
+        self._stays: dict[bytes, list[Stay]] = {}
+        self._lives: dict[int, Life] = {}
 
     def begin(self, kind: str, **fields: Any) -> int:
         self._operations.append(Operation(kind, self._timeline.now_ns, None, **fields))
@@ -37,12 +65,6 @@ class Recorder:
         found = self._operations[operation]
         self._operations[operation] = replace(found, end=self._timeline.now_ns, code=code, **fields)
 
-    def postpone(self, operation: int, call_ns: int) -> None:
-        """The end of a lease is known not to have happened before this time."""
-        found = self._operations[operation]
-        self._alive.setdefault(found.lease, [found.call]).append(call_ns)
-        self._operations[operation] = replace(found, call=call_ns)
-
     def observe(self, kind: str, since: int, **fields: Any) -> None:
         """Something seen between the call of operation `since` and this moment."""
         call = self._operations[since].call
@@ -52,52 +74,83 @@ class Recorder:
         """It was refused before it reached a lock table, and never will reach one."""
         self._operations[operation] = replace(self._operations[operation], kind="")
 
-    def leaving(self, key: bytes) -> None:
-        self._moves.setdefault(key, []).append(Move(self._timeline.now_ns))
+    # Leases.
 
-    def exported(self, key: bytes) -> None:
-        """The key goes to another group, with copies of the leases that have a claim on it."""
-        self._moves[key][-1].exported_ns = self._timeline.now_ns
+    def lease_begins(self, lease: int, group: int) -> None:
+        self._lives[lease] = Life(group, self._timeline.now_ns)
+
+    def lease_lives(self, lease: int, sent_ns: int) -> None:
+        """Its group answered something, sent then, that says so."""
+        self._lives[lease].alive_ns = (sent_ns, self._timeline.now_ns)
+
+    def lease_lost(self, lease: int) -> None:
+        """Its group said so."""
+        self._lives[lease].lost_ns = self._timeline.now_ns
+
+    def lease_ended(self, lease: int, group: int, revision: int, cause: str) -> None:
+        """A group's log ended it there."""
+        self._lives[lease].ends.append(End(group, self._timeline.now_ns, revision, cause))
+
+    # Moves.
+
+    def arrived(self, key: bytes, group: int, complete: bool) -> None:
+        """A group owns a key from here on, or takes it in: another group exported it."""
+        self._stays.setdefault(key, []).append(Stay(self._timeline.now_ns, group, complete))
 
     def may_have_left(self, operation: int) -> bool:
-        """Whether the key of an operation can have been exported since its call."""
+        """Whether the key of an operation was exported since its call."""
         found = self._operations[operation]
-        moves = self._moves.get(found.keys[0], ())
-        return any(move.exported_ns == 0 or move.exported_ns >= found.call for move in moves)
+        return any(stay.since_ns >= found.call for stay in self._stays[found.keys[0]])
+
+    # The whole history.
 
     def operations(self) -> list[Operation]:
-        """The history, with an end of its own for every copy of a lease that a move made."""
         found = [operation for operation in self._operations if operation.kind]
-        born: dict[int, int] = {}
-        gone: dict[int, int] = {}
-        revokes: dict[int, list[Operation]] = {}
-        for operation in found:
-            if operation.kind == "end":
-                lease = operation.lease
-                born.setdefault(lease, self._alive.get(lease, [operation.call])[0])
-                if operation.end is not None:
-                    gone[lease] = min(operation.end, gone.get(lease, operation.end))
-                if operation.code == "revoked":
-                    revokes.setdefault(lease, []).append(operation)
-        copied: dict[tuple[int, bytes], None] = {}
-        for operation in list(found):
-            key = operation.keys[0] if operation.keys else b""
-            moves = [
-                move.exported_ns
-                for move in self._moves.get(key, ())
-                if operation.lease
-                and move.exported_ns > born[operation.lease]
-                and move.begun_ns <= gone.get(operation.lease, move.begun_ns)
+        for key, stays in self._stays.items():
+            found += [
+                Operation("imported", stay.since_ns, None, (key,)) for stay in stays[1:] if stay.complete
             ]
-            if moves and (operation.lease, key) not in copied:
-                copied[operation.lease, key] = None
-                found += self._ends(operation.lease, key, moves, born[operation.lease])
-                # A revoke may have come to the group where the key was, or to another one.
-                found += [replace(r, keys=(key,), end=None) for r in revokes.get(operation.lease, ())]
+        keys_of: dict[int, dict[tuple[bytes, ...], None]] = {}
+        for operation in self._operations:
+            if operation.kind == "acquire":
+                keys_of.setdefault(operation.lease, {})[operation.keys] = None
+        for lease, life in self._lives.items():
+            found += self._life(lease, life)
+            for keys in keys_of.get(lease, ()):
+                if self._may_have_copies(life, keys[0]):
+                    found += self._copies(lease, life, keys)
         return found
 
-    def _ends(self, lease: int, key: bytes, moves: list[int], born_ns: int) -> list[Operation]:
-        """What a group said about a lease says nothing about its copy in another one."""
-        alive = [call for call in self._alive.get(lease, ()) if call <= moves[0]]
-        calls = [max(alive, default=born_ns)] + [moves[0]] * len(moves)
-        return [Operation("end", call, None, (key,), lease, code="expired") for call in calls]
+    def _life(self, lease: int, life: Life) -> list[Operation]:
+        """What happened to a lease in its own group."""
+        found = [Operation("end_delay", life.born_ns, None, (), lease)]
+        if (end := life.end) is not None:
+            found.append(_ended(lease, end, ()))
+        if life.alive_ns is not None:
+            found.append(Operation("alive", *life.alive_ns, (), lease, code="ok"))
+        if life.lost_ns:
+            since_ns = life.alive_ns[0] if life.alive_ns is not None else life.born_ns
+            found.append(Operation("lost", since_ns, life.lost_ns, (), lease, code="leaseLost"))
+        return found
+
+    def _may_have_copies(self, life: Life, key: bytes) -> bool:
+        """Whether the key moved while the lease may have had a claim on it."""
+        ended_ns = life.end.time_ns if life.end is not None else self._timeline.now_ns
+        return any(life.born_ns < stay.since_ns <= ended_ns for stay in self._stays[key])
+
+    def _copies(self, lease: int, life: Life, keys: tuple[bytes, ...]) -> list[Operation]:
+        """What happened to a lease wherever the keys were at that time."""
+        found = [Operation("copied", life.born_ns, None, keys[:1], lease)]
+        for end in life.ends:
+            stay = [stay for stay in self._stays[keys[0]] if stay.since_ns <= end.time_ns][-1]
+            if stay.group == end.group and stay.complete:
+                found.append(_ended(lease, end, keys[:1]))
+            elif stay.group == end.group:
+                # Which rows had arrived is not known.
+                whole = replace(_ended(lease, end, ()), end=None, kind="end_importing")
+                found += [replace(whole, keys=(key,)) for key in keys]
+        return found
+
+
+def _ended(lease: int, end: End, keys: tuple[bytes, ...]) -> Operation:
+    return Operation("end", end.time_ns, end.time_ns, keys, lease, code=end.cause, revision=end.revision)

@@ -59,7 +59,7 @@ class Attempt:
 class Lease:
     """What the client knows of one lease in one group: until when it may believe in it, and when it did."""
 
-    def __init__(self, number: int, group: int, ttl_ms: int, clock: Clock, bound: bool, end: int) -> None:
+    def __init__(self, number: int, group: int, ttl_ms: int, clock: Clock, bound: bool) -> None:
         self.number = number
         self.group = group
         self.ttl_ms = ttl_ms
@@ -77,8 +77,6 @@ class Lease:
         # Whether a lock or a wait of it is in use, so that it has to be kept alive.
         self.wanted = False
         self.lost_revision = 0
-        # The recorder's operation that ends this lease.
-        self.end = end
         self.holds: list[Hold] = []
         self._clock = clock
         self._trusted_ns = 0

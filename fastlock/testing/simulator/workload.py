@@ -108,11 +108,9 @@ class Workload(Client):
     def _new_lease(self, group: int, bound: bool) -> Lease:
         random = self.random
         number = (self._number() << 64) | random.next64()
-        recorder = self.world.recorder
-        end = recorder.begin("end", lease=number, code="expired")
-        recorder.begin("end_delay", lease=number)
+        self.world.recorder.lease_begins(number, group)
         ttl_ms = random.pick(self.world.ttls_ms)
-        lease = Lease(number, group, ttl_ms, self.clock, bound, end)
+        lease = Lease(number, group, ttl_ms, self.clock, bound)
         self.leases.append(lease)
         return lease
 
@@ -196,20 +194,19 @@ class Workload(Client):
             lease.ttl_ms = ttl_ms
             if self.world.slots_move:
                 # What was lost with a slot that moved is told by keep-alives only.
-                self.world.recorder.postpone(lease.end, sent_true_ns)
+                self.world.recorder.lease_lives(lease.number, sent_true_ns)
             else:
                 self._lives_on(lease, attempt.first_sent_ns, sent_true_ns)
 
     def _lives_on(self, lease: Lease, sent_ns: int, sent_true_ns: int) -> None:
         lease.confirmed(sent_ns, self.timeline.now_ns)
-        # It was alive when this was sent, so it ended later if at all.
-        self.world.recorder.postpone(lease.end, sent_true_ns)
+        self.world.recorder.lease_lives(lease.number, sent_true_ns)
 
     def lease_lost(self, lease: Lease, group: int) -> None:
         """A group said that the lease is gone; a copy that moved there with a key says nothing of ours."""
         if group == lease.group and not lease.lost:
             lease.lose(self.timeline.now_ns)
-            self.world.recorder.finish(lease.end, "expired")
+            self.world.recorder.lease_lost(lease.number)
             self.world.reach("lease loss told")
             self.world.say(f"client {self.address} lost lease {lease.number:x}")
 
@@ -499,7 +496,7 @@ class Workload(Client):
         """Give the whole lease up: it ends by this, or by whatever came first."""
         lease.give_up(self.timeline.now_ns)
         recorder = self.world.recorder
-        operation = recorder.begin("end", lease=lease.number, code="revoked")
+        operation = recorder.begin("lost", lease=lease.number)
         command = {**lease_fields(lease), "revoke": None}
         answer = yield from self._command(lease.group, command, COMMAND_TIMEOUT_NS)
         if answer is not None and answer.code == Code.ok:

@@ -8,10 +8,11 @@ from traceback import format_exc
 from typing import Any
 from zlib import crc32
 
+from fastlock._core.codec_commands import decode_log_entry
 from fastlock._core.locktable import Event
 from fastlock._core.raft_message import ROLE_VOTER, Entry, Member
 from fastlock.node.group import Group
-from fastlock.schema.enums import EventKind
+from fastlock.schema.enums import Code, CommandWhich, EventKind
 from fastlock.testing.linearizability import check
 from fastlock.testing.lock_checkers import (
     Belief,
@@ -32,7 +33,7 @@ from fastlock.testing.raft_checkers import (
     SameMembers,
     SameState,
 )
-from fastlock.testing.simulator.catalogue import Catalogue
+from fastlock.testing.simulator.catalogue import SLOT_TOTAL, Catalogue
 from fastlock.testing.simulator.disk import Disk
 from fastlock.testing.simulator.faults import Faults
 from fastlock.testing.simulator.network import Network
@@ -76,6 +77,8 @@ EVENTS_PER_ENTRY_MAX = 100_000
 HASHED_EVERY = 4
 
 _EVENT_NAMES = [kind.name for kind in EventKind]
+_ENDS: dict[int, str] = {CommandWhich.expire: "expired", CommandWhich.revoke: "revoked"}
+_NOTED = (*_ENDS, CommandWhich.exportSlots, CommandWhich.importSlots)
 
 
 @dataclass(slots=True)
@@ -111,6 +114,8 @@ class World:
         self.forwarding = Forwarding()
         self.group_numbers = list(range(1, plan.groups + 1))
         self.catalogue = Catalogue(self.random.fork(4), self.group_numbers)
+        for key in self.catalogue.keys_between(0, SLOT_TOTAL - 1):
+            self.recorder.arrived(key, self.catalogue.group_of(key), complete=True)
         self.clocks_honest = plan.clocks_honest
         self.slots_move = "move slots" in plan.faults and plan.groups > 1
         self.think_max_ns = plan.think_max_ns
@@ -146,7 +151,9 @@ class World:
         self.histories = {number: History(number, grants) for number in self.group_numbers}
         # Who watches, and what came of it.
         self.streams: list[tuple[Workload, WatchStream]] = []
-        self._happenings: list[Happening] = []
+        self.happenings: list[Happening] = []
+        # Commands, by group, session and sequence, that were told to the recorder.
+        self._noted: set[tuple[int, int, int]] = set()
         # The revision of each group after everything that was applied anywhere.
         self._revisions = dict.fromkeys(self.group_numbers, 0)
 
@@ -263,12 +270,43 @@ class World:
                 self.reach(kind)
                 self.say(f"group {number} @{entry.index}: {kind} {key!r} token {token} revision {revision}")
                 history.happened(revision, kind, key, token)
+            self._note_ends_and_moves(group, entry)
             for event in events:
                 self.exclusion.happened(_EVENT_NAMES[event.kind], event.key, event.token, event.mode)
-            self._happenings.extend(
+            self.happenings.extend(
                 Happening(e.revision, _EVENT_NAMES[e.kind], e.key, e.token, int(e.owner or b"0", 16))
                 for e in events
             )
+
+    def _note_ends_and_moves(self, group: Group, entry: Entry) -> None:
+        """Tell the recorder which leases an entry ended, and where keys went. Few entries need decoding."""
+        noted = [o for o in group.table.outcomes_list() if o.position >= 0 and o.kind in _NOTED]
+        if not noted:
+            return
+        commands = decode_log_entry(entry.data)["commands"]
+        for outcome in noted:
+            command = commands[outcome.position]
+            if outcome.code != Code.ok or self._is_repeat(group.number, command):
+                continue
+            if outcome.kind in _ENDS:
+                lease = command["leaseHigh"] << 64 | command["leaseLow"]
+                self.recorder.lease_ended(lease, group.number, outcome.revision, _ENDS[outcome.kind])
+            elif (export := command.get("exportSlots")) is not None:
+                self._note_move(export, export["toGroup"], complete=False)
+            elif command["importSlots"]["complete"]:
+                self._note_move(command["importSlots"], group.number, complete=True)
+
+    def _is_repeat(self, group: int, command: dict[str, Any]) -> bool:
+        """Whether it was answered before, and acted then."""
+        name = (group, command["session"], command["sequence"])
+        if not command["session"] or name not in self._noted:
+            self._noted.add(name)
+            return False
+        return True
+
+    def _note_move(self, command: dict[str, Any], group: int, complete: bool) -> None:
+        for key in self.catalogue.keys_between(command["first"], command["last"]):
+            self.recorder.arrived(key, group, complete)
 
     def frozen(self, group: Group) -> None:
         self._compare_state(group, " at a checkpoint")
@@ -412,7 +450,7 @@ class World:
             stream.finished()
         if self.clocks_honest:
             self._nobody_believed_wrongly()
-        verdict = check(self.recorder.operations(), self._happenings)
+        verdict = check(self.recorder.operations(), self.happenings)
         summary.configurations = verdict.configurations
         if not verdict.linearizable:
             name = "linearizability" if verdict.decided else "linearizability undecided"
