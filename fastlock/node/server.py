@@ -336,6 +336,8 @@ class Node:
         for node, requests in engine.take_forwards():
             if not links.send(node, encode_forward(self.identity.node, requests), repeated=False):
                 engine.forward_lost(node)
+        # Peers first: a batch waits for them, and answers to many clients take a while to write.
+        links.flush()
         # The router's own answers make more answers, once.
         while touched := engine.take_replies():
             self._send_replies(touched, router)
