@@ -117,7 +117,7 @@ class Recorder:
         for lease, life in self._lives.items():
             found += self._life(lease, life)
             for keys in keys_of.get(lease, ()):
-                if self._may_have_copies(life, keys[0]):
+                if not self._stayed_together(life, keys[0]):
                     found += self._copies(lease, life, keys)
         return found
 
@@ -133,16 +133,21 @@ class Recorder:
             found.append(Operation("lost", since_ns, life.lost_ns, (), lease, code="leaseLost"))
         return found
 
-    def _may_have_copies(self, life: Life, key: bytes) -> bool:
-        """Whether the key moved while the lease may have had a claim on it."""
+    def _stayed_together(self, life: Life, key: bytes) -> bool:
+        """Whether the key was in the lease's own group for as long as the lease lived."""
         ended_ns = life.end.time_ns if life.end is not None else self._timeline.now_ns
-        return any(life.born_ns < stay.since_ns <= ended_ns for stay in self._stays[key])
+        stay = self._stay_at(key, life.born_ns)
+        moved = any(life.born_ns < stay.since_ns <= ended_ns for stay in self._stays[key])
+        return stay.group == life.group and stay.complete and not moved
+
+    def _stay_at(self, key: bytes, time_ns: int) -> Stay:
+        return [stay for stay in self._stays[key] if stay.since_ns <= time_ns][-1]
 
     def _copies(self, lease: int, life: Life, keys: tuple[bytes, ...]) -> list[Operation]:
         """What happened to a lease wherever the keys were at that time."""
         found = [Operation("copied", life.born_ns, None, keys[:1], lease)]
         for end in life.ends:
-            stay = [stay for stay in self._stays[keys[0]] if stay.since_ns <= end.time_ns][-1]
+            stay = self._stay_at(keys[0], end.time_ns)
             if stay.group == end.group and stay.complete:
                 found.append(_ended(lease, end, keys[:1]))
             elif stay.group == end.group:
