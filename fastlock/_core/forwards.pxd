@@ -35,7 +35,7 @@ cdef struct target_t:
 cdef class Forwards:
     cdef readonly uint64_t node
     cdef Switchboard board
-    cdef forward_t* ring
+    cdef forward_t* ring             # from the first forward on
     cdef uint64_t next_id
     cdef uint64_t oldest_id          # nothing before it is unanswered, except waits
     cdef readonly uint32_t count

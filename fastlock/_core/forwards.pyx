@@ -75,9 +75,6 @@ cdef class Forwards:
         self.board = board
         # Zero marks a free place in the ring, and no id comes near it in any realistic time.
         self.next_id = self.oldest_id = (seed >> 2) | 1
-        self.ring = <forward_t*>calloc(FORWARDS_CAPACITY, sizeof(forward_t))
-        if self.ring == NULL:
-            raise MemoryError
 
     def __dealloc__(self):
         cdef uint32_t position
@@ -108,6 +105,11 @@ cdef class Forwards:
         cdef forward_t* forward
         if self.count >= FORWARDS_MAX:
             return NULL
+        if self.ring == NULL:
+            # Megabytes, which a node that forwards nothing never needs.
+            self.ring = <forward_t*>calloc(FORWARDS_CAPACITY, sizeof(forward_t))
+            if self.ring == NULL:
+                return NULL
         while True:
             forward = &self.ring[self.next_id % FORWARDS_CAPACITY]
             if forward.id == 0:
@@ -213,6 +215,8 @@ cdef class Forwards:
         cdef uint32_t code
         if fields == NULL:
             check(CODE_MALFORMED_FRAME)
+        if self.count == 0:
+            return 0
         forward = &self.ring[load64(fields + REPLY_ID_AT) % FORWARDS_CAPACITY]
         if forward.id == 0 or forward.id != load64(fields + REPLY_ID_AT) or forward.target != node:
             return 0
@@ -240,7 +244,7 @@ cdef class Forwards:
         cdef uint32_t position
         if target == NULL:
             return
-        for position in range(FORWARDS_CAPACITY):
+        for position in range(FORWARDS_CAPACITY if self.count else 0):
             forward = &self.ring[position]
             if forward.id == 0 or forward.target != node:
                 continue
