@@ -4,20 +4,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastlock.client.async_client import AsyncClient
-    from fastlock.client.async_lock import AsyncLock, Held
+    from fastlock.client.async_election import AsyncElection
+    from fastlock.client.async_lock import AsyncLock
+    from fastlock.client.async_watch import AsyncWatch
+    from fastlock.client.electing import Leader
+    from fastlock.client.held import Held
     from fastlock.client.lock_info import HolderInfo, LockInfo
     from fastlock.client.settings import ClientSettings
+    from fastlock.client.watching import Event
 
-__all__ = ["AsyncClient", "AsyncLock", "ClientSettings", "Held", "HolderInfo", "LockInfo", "__version__"]
+__all__ = [
+    "AsyncClient",
+    "AsyncElection",
+    "AsyncLock",
+    "AsyncWatch",
+    "ClientSettings",
+    "Event",
+    "Held",
+    "HolderInfo",
+    "Leader",
+    "LockInfo",
+    "__version__",
+]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncClient": "async_client",
+    "AsyncElection": "async_election",
     "AsyncLock": "async_lock",
+    "AsyncWatch": "async_watch",
     "ClientSettings": "settings",
-    "Held": "async_lock",
+    "Event": "watching",
+    "Held": "held",
     "HolderInfo": "lock_info",
+    "Leader": "electing",
     "LockInfo": "lock_info",
 }
 

@@ -78,10 +78,14 @@ class UnknownCommand(ProtocolError):
 
 
 class EventsLost(FastlockError):
-    """The history no longer reaches back that far: read the state anew and resume after `floor`."""
+    """The history no longer reaches back that far: read the state anew and resume after `floor`.
+
+    A client's watch knows itself where to resume: read the state, then go on with the same watch.
+    """
 
     def __init__(self, floor: int) -> None:
-        super().__init__(f"events up to revision {floor} are gone: read the state anew and resume from there")
+        gone = f"events up to revision {floor}" if floor else "events"
+        super().__init__(f"{gone} are gone: read the state anew and resume from there")
         self.floor = floor
 
 

@@ -32,10 +32,14 @@ def test_version_is_the_same_everywhere() -> None:
 def test_public_names_are_pinned() -> None:
     assert fastlock.__all__ == [
         "AsyncClient",
+        "AsyncElection",
         "AsyncLock",
+        "AsyncWatch",
         "ClientSettings",
+        "Event",
         "Held",
         "HolderInfo",
+        "Leader",
         "LockInfo",
         "__version__",
     ]

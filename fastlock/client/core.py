@@ -21,6 +21,7 @@ from fastlock.client.messages import Answer
 from fastlock.client.refusals import refusal
 from fastlock.client.requests import Command, Requests
 from fastlock.client.settings import ClientSettings
+from fastlock.client.watching import Watching
 from fastlock.errors import FastlockError, LockLost, Unavailable
 from fastlock.schema.enums import Code
 
@@ -110,6 +111,20 @@ class Core:
             else:
                 state: dict[str, Any] = answer.content
                 return state
+
+    async def locks_page(
+        self, prefix: bytes, cursor: bytes, stale: bool, deadline_ns: int
+    ) -> tuple[list[dict[str, Any]], bytes]:
+        """Locks below a prefix, and where to go on; an empty cursor ends it. Raises Unavailable."""
+        await self.cluster.known(deadline_ns)
+        request = {"list": {"prefix": prefix, "cursor": cursor, "stale": stale}}
+        answer = await self.requests.ask(request, 0, deadline_ns, anywhere=True)
+        if answer.code is not Code.ok:
+            raise refusal(answer)
+        return answer.content.get("locks", []), answer.content.get("cursor", b"")
+
+    def watch(self, key: bytes, is_prefix: bool, position: bytes) -> Watching:
+        return Watching(self.requests, key, is_prefix, position)
 
     async def command(self, key: bytes, fields: dict[str, Any], deadline_ns: int) -> Answer:
         """A command on a key that must not be repeated in another session: in doubt it raises Unavailable."""

@@ -34,6 +34,8 @@ class LockInfo:
     revision: int
     # Seconds for which nobody gets the lock after its last holder's lease expired.
     delay: float
+    # Of the value's last write; 0 = no value.
+    value_revision: int = 0
 
     @property
     def is_held(self) -> bool:
@@ -51,6 +53,7 @@ def lock_info(key: bytes, state: dict[str, Any]) -> LockInfo:
         state.get("value", b"") if state["valueRevision"] else None,
         state["revision"],
         state["delayMs"] / 1000,
+        state["valueRevision"],
     )
 
 

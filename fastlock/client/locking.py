@@ -7,7 +7,7 @@ behind.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from fastlock.client.leases import Hold, Lease, Leases
 from fastlock.client.messages import Answer
 from fastlock.client.refusals import refusal
 from fastlock.client.requests import RETRYABLE, Command
-from fastlock.errors import LockLost, Unavailable, WaitTimeout
+from fastlock.errors import FastlockError, LockLost, Unavailable, WaitTimeout
 from fastlock.schema.enums import Code
 
 # The claim is gone although nobody refused the acquire: it is entered again, as somebody new.
@@ -327,6 +327,8 @@ class Locking:
 
     async def acquire_ordered(self, wanted: Wanted, wait: bool, deadline_ns: int) -> list[Hold]:
         """Keys of one slot in one step; slots one after the other in a fixed order, so nobody deadlocks."""
+        if len(wanted.keys) == 1:
+            return [await self.acquire(wanted, wait, deadline_ns)]
         by_slot: dict[int, list[bytes]] = {}
         for key in wanted.keys:
             by_slot.setdefault(slot_of(key), []).append(key)
@@ -346,6 +348,17 @@ class Locking:
                 self.give_back(held)
             raise
         return holds
+
+    async def release_ordered(self, holds: Sequence[Hold], deadline_ns: int) -> None:
+        """Let go of what was taken in order. Raises as `release`, after all of it was let go."""
+        refused: FastlockError | None = None
+        for held in reversed(holds):
+            try:
+                await self.release(held, deadline_ns)
+            except FastlockError as error:
+                refused = error
+        if refused is not None:
+            raise refused
 
     def give_back(self, held: Hold) -> None:
         """Release what nobody wants any more, without anyone who waits for it."""

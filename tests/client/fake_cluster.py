@@ -5,6 +5,7 @@ Frames in, frames out: the nodes speak the wire format, agree at once, and break
 
 from collections.abc import Callable, Coroutine
 from random import Random
+from struct import Struct
 from typing import Any
 
 from fastlock._core.codec import (
@@ -27,6 +28,7 @@ from fastlock.schema.enums import Code, CommandWhich
 
 CLUSTER_ID = 77
 START_MS = 1_000_000
+PLACE = Struct(">IQ")
 
 # What a test may do to a request. `serve` is the default; `mute` lets it act but loses the answer; `drop`
 # loses it; `cut_before` and `cut_after` break the connection; any name of a Code is the answer instead of
@@ -48,6 +50,9 @@ class FakeCluster:
         # Everything that arrived: (node, request).
         self.requests: list[tuple[int, dict[str, Any]]] = []
         self._waiters: dict[tuple[int, int, int], list[tuple[Connection, int]]] = {}
+        self.watches: list[FakeWatch] = []
+        # Revisions up to which events are gone, by group.
+        self.forgotten: dict[int, int] = {}
         for group, table in self.tables.items():
             table.lead(self.now_ms)
             half = 8192 * (group - 1)
@@ -104,6 +109,15 @@ class FakeCluster:
             key = request["getLock"]["key"]
             state = self.tables[1 + slot_of(key) // 8192].get(key, self.now_ms)
             reply["lock"] = state if state is not None else {"key": key}
+        elif "list" in request:
+            reply["page"] = self._page(request["list"])
+        elif "watch" in request:
+            self._watch(connection, number, request["watch"])
+            return
+        elif "unwatch" in request:
+            wanted = (connection, request["unwatch"]["watch"])
+            self.watches = [watch for watch in self.watches if (watch.connection, watch.number) != wanted]
+            reply["done"] = None
         else:
             command = request["command"]
             key = command.get("key") or next(iter(command.get("acquireAll", {}).get("keys", ())), b"")
@@ -115,6 +129,42 @@ class FakeCluster:
     def _keep_alive(self, lease: dict[str, Any]) -> dict[str, Any]:
         kept = self.tables[lease["group"]].keep_alive(lease["leaseHigh"], lease["leaseLow"], self.now_ms)
         return {**lease, "code": Code(kept.code).name, "lostRevision": kept.lost_revision}
+
+    def _page(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """One row at a time, so that every list has several pages."""
+        cursor = wanted.get("cursor", b"")
+        group = cursor[0] if cursor else 1
+        rows, place = self.tables[group].list(wanted.get("prefix", b""), cursor[1:], 1, self.now_ms)
+        following = bytes([group]) + place if place else bytes([2]) if group == 1 else b""
+        return {"locks": rows, "cursor": following}
+
+    def _watch(self, connection: "Connection", number: int, wanted: dict[str, Any]) -> None:
+        key, is_prefix = wanted.get("key", b""), wanted.get("prefix", False)
+        groups = [1, 2] if is_prefix else [1 + slot_of(key) // 8192]
+        places = dict(PLACE.iter_unpack(wanted.get("position", b"")))
+        revisions = {group: places.get(group, self.tables[group].revision) for group in groups}
+        watch = FakeWatch(connection, number, key, is_prefix, revisions)
+        self.watches.append(watch)
+        watch.tell([])
+        self._push(watch)
+
+    def _push(self, watch: "FakeWatch") -> None:
+        for group in watch.revisions:
+            if watch.revisions[group] < self.forgotten.get(group, 0):
+                watch.revisions[group] = self.forgotten[group]
+                watch.tell([], "eventsLost")
+                self.watches.remove(watch)
+                return
+            revision = watch.revisions[group]
+            events, watch.revisions[group] = self.tables[group].events(
+                revision, watch.key, watch.is_prefix, 1000
+            )
+            if events:
+                watch.tell([event._asdict() for event in events])
+
+    def forget_events(self) -> None:
+        """The history no longer reaches back to anything before this moment."""
+        self.forgotten = {group: table.revision for group, table in self.tables.items()}
 
     def _description(self) -> dict[str, Any]:
         return {
@@ -146,6 +196,29 @@ class FakeCluster:
                     waiting_for = (group, slot_of(key), outcome.revision)
                     self._waiters.setdefault(waiting_for, []).append((connection, number))
                 connection.outgoing.append(encode_outcome(number, group, leader, 30, **fields))
+        for watch in [each for each in self.watches if group in each.revisions]:
+            if watch.connection.is_cut:
+                self.watches.remove(watch)
+            else:
+                self._push(watch)
+
+
+class FakeWatch:
+    """One stream of events to one connection."""
+
+    def __init__(
+        self, connection: "Connection", number: int, key: bytes, is_prefix: bool, revisions: dict[int, int]
+    ) -> None:
+        self.connection = connection
+        self.number = number
+        self.key = key
+        self.is_prefix = is_prefix
+        self.revisions = revisions
+
+    def tell(self, events: list[dict[str, Any]], code: str = "ok") -> None:
+        position = b"".join(PLACE.pack(*place) for place in self.revisions.items())
+        content = {"events": events, "position": position}
+        self.connection.outgoing.append(encode_reply({"id": self.number, "code": code, "events": content}))
 
 
 class Connection:

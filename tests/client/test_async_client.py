@@ -121,7 +121,7 @@ async def test_a_cancellation_that_crosses_the_grant_leaves_no_orphan(server, cl
         done = await asyncio.gather(task, return_exceptions=True)
         if not isinstance(done[0], BaseException):
             client.core.locking.give_back(done[0].holds[0])
-            client.turn_soon()
+            client.driver.turn_soon()
         await until(lambda: claims(server) == 0)
 
 
@@ -209,10 +209,10 @@ async def test_a_client_that_is_closed_or_of_another_process_says_so(server, cli
     await other.close()
     with pytest.raises(ClientClosed, match="create another"):
         await other.get("x")
-    client._process = os.getpid() + 1
+    client.driver.process = os.getpid() + 1
     with pytest.raises(ClientClosed, match="fork"):
         await client.get("x")
-    client._process = os.getpid()
+    client.driver.process = os.getpid()
 
 
 @scenario
@@ -247,4 +247,4 @@ def test_no_endpoint_that_answers_is_an_error_that_names_them_all():
     ],
 )
 def test_endpoints_are_read_as_people_write_them(endpoints, addresses):
-    assert fastlock.AsyncClient(endpoints)._endpoints == addresses
+    assert fastlock.AsyncClient(endpoints).endpoints == addresses
