@@ -398,3 +398,14 @@ def run_seed(seed: int, step_total: int) -> Reached:
         )
         raise
     return scenario.groups[0].reached + scenario.groups[1].reached
+
+
+def move_slot(key: bytes, source: Lockstep, target: Lockstep) -> None:
+    slot = slot_of(key)
+    span = {"first": slot, "last": slot}
+    (exported,) = source.run(Command("exportSlots", to_group=target.group, **span))
+    rows = source.model.export(range(slot, slot + 1))
+    floor = exported.revision
+    (imported,) = target.run(Command("importSlots", complete=True, token_floor=floor, rows=rows, **span))
+    assert imported.code == "ok"
+    source.run(Command("dropSlots", **span))

@@ -699,7 +699,7 @@ class Model:
         self.revision = max(self.revision, command.token_floor)
         for lease in leases:
             if not self._alive(lease.id):
-                self.leases[lease.id] = replace(lease, generation=self.revision)
+                self.leases[lease.id] = replace(lease, generation=self.revision, lost_revision=self.revision)
         for row in rows:
             self.rows[row.key] = row
         for slot in slots:

@@ -25,7 +25,7 @@ from commands import (
     release,
     slot_of,
 )
-from lockstep import Lockstep, Scenario
+from lockstep import Lockstep, Scenario, move_slot
 from model_state import Reply
 from strategies import COMMAND_BYTES
 
@@ -130,18 +130,6 @@ class TokenWatch:
                 assert event.token > self.last.get(event.key, 0)
                 self.last[event.key] = event.token
         self._read[group.group] = group.table.revision
-
-
-def move_slot(key: bytes, source: Lockstep, target: Lockstep) -> None:
-    slot = slot_of(key)
-    span = {"first": slot, "last": slot}
-    (exported,) = source.run(Command("exportSlots", to_group=target.group, **span))
-    rows = source.model.export(range(slot, slot + 1))
-    floor = exported.revision
-    assert codes(target.run(Command("importSlots", complete=True, token_floor=floor, rows=rows, **span))) == [
-        "ok"
-    ]
-    source.run(Command("dropSlots", **span))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -21,7 +21,7 @@ from commands import (
     release,
     slot_of,
 )
-from lockstep import Lockstep
+from lockstep import Lockstep, move_slot
 from model_state import Reply
 
 from fastlock._core.locktable import LockTable
@@ -420,6 +420,30 @@ def test_trap_a_note_under_way_outlives_the_keep_alive_it_did_not_know(group: Lo
     assert kept.generation != note.generation
     group.run(Command("noteRemaining", lease=9, remaining_ms=0, generation=kept.generation))
     assert not group.table.keep_alive(0, 9, now_ms).noted
+
+
+# A lease that comes back with a slot.
+
+
+def test_trap_a_lease_that_ended_here_and_comes_back_with_a_slot_tells_of_the_loss() -> None:
+    """1. A wait of a lease moves away. 2. The lease ends here: others get what it held. 3. The wait returns.
+
+    The lease lives here again. If its next keep-alive said nothing, a client that was away would still
+    believe in what it held in 1.
+    """
+    here, there = Lockstep(1), Lockstep(2)
+    here.run(*own(A, B), create_lease(1), create_lease(2))
+    (held, _, waits) = here.run(acquire(A, 1), acquire(B, 2), acquire(B, 1))
+    assert [held.code, waits.code] == ["ok", "queued"]
+    here.table.lead(0)
+    assert here.table.keep_alive(0, 1, 0).lost_revision == 0
+    move_slot(B, here, there)
+    here.run(Command("revoke", lease=1))
+    assert here.run(acquire(A, 2, request=2))[0].code == "ok"
+    move_slot(B, there, here)
+    back = here.table.keep_alive(0, 1, 0)
+    assert CODE_NAMES[back.code] == "ok"
+    assert back.lost_revision > held.token
 
 
 # Releasing before commit.

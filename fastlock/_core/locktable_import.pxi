@@ -383,6 +383,12 @@ cdef void import_slots(table_t* t, const command_t* command, outcome_t* reply) n
 
 
 cdef void import_lease(table_t* t, slice_t record) noexcept nogil:
+    """A lease that is not here comes to life, and its client is told of a loss.
+
+    1. A wait of the lease moves away with its slot, and a copy of the lease with it; 2. the lease ends here, and what
+    it held goes to others; 3. the slot comes back, and the copy with it; 4. the next keep-alive says that the
+    lease lives. The client, which was away in between, must not believe in what it held before.
+    """
     cdef lease_row_t row
     cdef uint32_t handle
     cdef lease_t* lease
@@ -402,7 +408,7 @@ cdef void import_lease(table_t* t, slice_t record) noexcept nogil:
         lease.bound = row.bound
         lease.generation = t.revision
     lease.remaining_ms = row.remaining_ms
-    lease.lost_revision = row.lost_revision
+    lease.lost_revision = t.revision
     arm_lease(t, handle)
 
 
