@@ -16,6 +16,8 @@ class Stay:
     since_ns: int
     group: int
     complete: bool
+    # Among all stays and ends: several of them can come with one entry, at one time.
+    order: int
 
 
 @dataclass(slots=True)
@@ -27,6 +29,7 @@ class End:
     # The group's afterwards.
     revision: int
     cause: str
+    order: int
 
 
 @dataclass(slots=True)
@@ -40,6 +43,8 @@ class Life:
     # When its client was told that it is gone.
     lost_ns: int = 0
     ends: list[End] = field(default_factory=list)
+    # Groups that took in a copy of it with somebody's key.
+    arrivals: set[int] = field(default_factory=set)
 
     @property
     def end(self) -> End | None:
@@ -54,6 +59,7 @@ class Recorder:
         self._operations: list[Operation] = []
         self.finished = 0
         self._stays: dict[bytes, list[Stay]] = {}
+        self._noted = 0
         self._lives: dict[int, Life] = {}
 
     def begin(self, kind: str, **fields: Any) -> int:
@@ -89,13 +95,19 @@ class Recorder:
 
     def lease_ended(self, lease: int, group: int, revision: int, cause: str) -> None:
         """A group's log ended it there."""
-        self._lives[lease].ends.append(End(group, self._timeline.now_ns, revision, cause))
+        self._noted += 1
+        self._lives[lease].ends.append(End(group, self._timeline.now_ns, revision, cause, self._noted))
+
+    def lease_arrives(self, lease: int, group: int) -> None:
+        """It comes with a key, where it may have been before and ended."""
+        self._lives[lease].arrivals.add(group)
 
     # Moves.
 
     def arrived(self, key: bytes, group: int, complete: bool) -> None:
         """A group owns a key from here on, or takes it in: another group exported it."""
-        self._stays.setdefault(key, []).append(Stay(self._timeline.now_ns, group, complete))
+        self._noted += 1
+        self._stays.setdefault(key, []).append(Stay(self._timeline.now_ns, group, complete, self._noted))
 
     def may_have_left(self, operation: int) -> bool:
         """Whether the key of an operation was exported since its call."""
@@ -134,20 +146,19 @@ class Recorder:
         return found
 
     def _stayed_together(self, life: Life, key: bytes) -> bool:
-        """Whether the key was in the lease's own group for as long as the lease lived."""
-        ended_ns = life.end.time_ns if life.end is not None else self._timeline.now_ns
-        stay = self._stay_at(key, life.born_ns)
-        moved = any(life.born_ns < stay.since_ns <= ended_ns for stay in self._stays[key])
-        return stay.group == life.group and stay.complete and not moved
-
-    def _stay_at(self, key: bytes, time_ns: int) -> Stay:
-        return [stay for stay in self._stays[key] if stay.since_ns <= time_ns][-1]
+        """Whether the key was in the lease's own group for as long as the lease lived, once and for all."""
+        stays = self._stays[key]
+        first = [stay for stay in stays if stay.since_ns <= life.born_ns][-1]
+        last_order = life.end.order if life.end is not None else self._noted
+        moved = any(first.order < stay.order <= last_order for stay in stays)
+        returned = life.group in life.arrivals
+        return first.group == life.group and first.complete and not moved and not returned
 
     def _copies(self, lease: int, life: Life, keys: tuple[bytes, ...]) -> list[Operation]:
         """What happened to a lease wherever the keys were at that time."""
         found = [Operation("copied", life.born_ns, None, keys[:1], lease)]
         for end in life.ends:
-            stay = self._stay_at(keys[0], end.time_ns)
+            stay = [stay for stay in self._stays[keys[0]] if stay.order < end.order][-1]
             if stay.group == end.group and stay.complete:
                 found.append(_ended(lease, end, keys[:1]))
             elif stay.group == end.group:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 COMMAND_TIMEOUT_NS = 6 * SECOND
 CANCEL_TIMEOUT_NS = 20 * SECOND
+IDLE_SLICE_NS = 1 * SECOND
 REATTACH_NS = 1500 * MILLISECOND
 
 # How likely a client watches something, and a lease on a key that operators take away never expires.
@@ -58,6 +59,12 @@ class Workload(Client):
     def watch(self, group: int, key: bytes, is_prefix: bool) -> None:
         self.spawn(follow(self, group, key, is_prefix))
 
+    def _idle(self, wait_ns: int) -> Steps[None]:
+        """Sleep, but not beyond the end of the run."""
+        end_ns = self.timeline.now_ns + wait_ns
+        while self.timeline.now_ns < end_ns and not self.world.stopping:
+            yield min(end_ns - self.timeline.now_ns, IDLE_SLICE_NS)
+
     def _leave_session(self, group: int) -> Steps[None]:
         """Go on with another session; the old one is closed where nothing is under way in it."""
         session = self.forget_session(group)
@@ -85,7 +92,7 @@ class Workload(Client):
         world = self.world
         random = self.random
         while not world.stopping:
-            yield from self.sleep(random.below(world.think_max_ns))
+            yield from self._idle(random.below(world.think_max_ns))
             if world.stopping:
                 return
             dice = random.below(100)
@@ -445,7 +452,7 @@ class Workload(Client):
         if random.chance(0.1):
             # A client that never looks at the clock before it writes: fencing alone must stop it.
             longest_ms = 2 * min(hold.lease.ttl_ms, self.world.ttls_ms[-1])
-            yield from self.sleep(random.below(longest_ms) * MILLISECOND)
+            yield from self._idle(random.below(longest_ms) * MILLISECOND)
             self._write_outside(hold)
         if random.chance(0.07) and hold.lease is not self._default.get(hold.lease.group):
             # Forgotten: only its lease can end it.

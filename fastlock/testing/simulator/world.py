@@ -9,10 +9,11 @@ from typing import Any
 from zlib import crc32
 
 from fastlock._core.codec_commands import decode_log_entry
+from fastlock._core.codec_rows import decode_lease_row
 from fastlock._core.locktable import Event
 from fastlock._core.raft_message import ROLE_VOTER, Entry, Member
 from fastlock.node.group import Group
-from fastlock.schema.enums import Code, CommandWhich, EventKind
+from fastlock.schema.enums import Code, CommandWhich, EventKind, RowKind
 from fastlock.testing.linearizability import check
 from fastlock.testing.lock_checkers import (
     Belief,
@@ -75,6 +76,9 @@ EVENTS_PER_ENTRY_MAX = 100_000
 
 # State hashes walk the whole table: replicas are compared at every so many entries, and at checkpoints.
 HASHED_EVERY = 4
+
+# In front of the frame of a row that moves: its kind.
+RECORD_HEAD_BYTES = 8
 
 _EVENT_NAMES = [kind.name for kind in EventKind]
 _ENDS: dict[int, str] = {CommandWhich.expire: "expired", CommandWhich.revoke: "revoked"}
@@ -293,8 +297,16 @@ class World:
                 self.recorder.lease_ended(lease, group.number, outcome.revision, _ENDS[outcome.kind])
             elif (export := command.get("exportSlots")) is not None:
                 self._note_move(export, export["toGroup"], complete=False)
-            elif command["importSlots"]["complete"]:
-                self._note_move(command["importSlots"], group.number, complete=True)
+            else:
+                self._note_import(command["importSlots"], group.number)
+
+    def _note_import(self, command: dict[str, Any], group: int) -> None:
+        for record in command["rows"]:
+            if record[0] == RowKind.lease:
+                row = decode_lease_row(record[RECORD_HEAD_BYTES:])
+                self.recorder.lease_arrives(row["leaseHigh"] << 64 | row["leaseLow"], group)
+        if command["complete"]:
+            self._note_move(command, group, complete=True)
 
     def _is_repeat(self, group: int, command: dict[str, Any]) -> bool:
         """Whether it was answered before, and acted then."""
