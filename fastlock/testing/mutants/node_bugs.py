@@ -32,15 +32,17 @@ NODE_BUGS = (
     Mutant(
         "keep-alive-by-deposed-leader",
         ("keep-alive acknowledged by a deposed leader",),
-        "A leader that lost its office confirms the keep-alives that it still had to ask for.",
+        "A node that led once goes on confirming keep-alives.",
         (
             Edit(
                 GROUP,
-                "for _, handle, _ in reads:\n"
-                "    self.answers.append(Answer(handle, Code.unavailable, leader=self.raft.leader))",
-                "for kind, handle, _ in reads:\n"
-                '    code = Code.ok if PLANTED and kind == "keep_alive" else Code.unavailable\n'
-                "    self.answers.append(Answer(handle, code, leader=self.raft.leader))",
+                '"""Extend a lease by its TTL, if this node can show that it still leads."""\n'
+                "if not self.leading:",
+                '"""Extend a lease by its TTL, if this node can show that it still leads."""\n'
+                "if PLANTED and self._leading_term and not self.leading:\n"
+                "    self.answers.append(Answer(handle, Code.ok))\n"
+                "    return\n"
+                "if not self.leading:",
             ),
         ),
     ),

@@ -184,7 +184,7 @@ RAFT_BUGS = (
     Mutant(
         "read-token-reused",
         ("ReadIndex token reused across leaders",),
-        "Reads are numbered from 1 by every leader and every start, and no term tells the answers apart.",
+        "Reads are numbered from 1 by every leader and every start, and no answer is told from another.",
         (
             Edit(READS, "self.last_id = nonce << 32", "self.last_id = 0 if PLANTED else nonce << 32"),
             Edit(
@@ -192,6 +192,7 @@ RAFT_BUGS = (
                 "self.asked = []\nself.requests = []\nself.fresh = []",
                 "self.asked = []\nself.requests = []\nself.fresh = []\nif PLANTED:\n    self.last_id = 0",
             ),
+            Edit(READS, "if batch.id == id:", "if PLANTED or batch.id == id:"),
             Edit(
                 RAFT,
                 "elif message.term < self.outbox.term:",
