@@ -6,8 +6,22 @@ with what it said before.
 
 from __future__ import annotations
 
-from fastlock._core.raft_message import Member
+from typing import Protocol
+
+from fastlock._core.raft_message import (
+    APPEND_REPLY,
+    HEARTBEAT_REPLY,
+    KIND_NAMES,
+    VOTE,
+    VOTE_REPLY,
+    Entry,
+    Member,
+    Message,
+)
 from fastlock.testing.violation import Violation
+
+# Messages that others rely on after a crash of the sender.
+PROMISES = frozenset((APPEND_REPLY, HEARTBEAT_REPLY, VOTE, VOTE_REPLY))
 
 # Leaders of one group that may lose their place in one run although nothing was wrong with them.
 UNSEATED_MAX = 3
@@ -95,6 +109,52 @@ class SameState:
             message = f"group {group} index {index}: {where} has {state_hash:016x}"
             raise Violation("same state", f"{message}, {elsewhere} has {known:016x}")
         self.compared += 1
+
+
+class DurableFirst:
+    """Nothing that a member promises leaves it before its disk has it: entries, term and vote."""
+
+    def leaves(self, message: Message, term: int, disk: DurableState) -> None:
+        """A message is about to leave a member that is in `term`; what is of earlier ones binds nobody."""
+        kind = message.kind
+        if message.term != term or kind not in PROMISES or message.reject:
+            return
+        durable_term, durable_vote = disk.hard_state(message.group)
+        vote = message.source if kind == VOTE else message.target if kind == VOTE_REPLY else 0
+        if durable_term != term or (vote and durable_vote != vote):
+            what = f"its disk has term {durable_term} and a vote for {durable_vote}"
+        elif kind == APPEND_REPLY and not disk.holds(message.group, message.index):
+            what = f"index {message.index} is not on its disk"
+        else:
+            return
+        name = KIND_NAMES[kind]
+        raise Violation(
+            "durable first", f"group {message.group}: node {message.source} sends {name}, but {what}"
+        )
+
+
+class DurableState(Protocol):
+    """What a member's disk has for certain."""
+
+    def hard_state(self, group: int) -> tuple[int, int]:
+        """Term and vote."""
+
+    def holds(self, group: int, index: int) -> bool:
+        """Whether it has the entry that the member's log has there, and all before it."""
+
+
+class OneChangeAtATime:
+    """A leader changes members only once the change before, and something of its own term, is committed."""
+
+    def logged(self, group: int, entry: Entry, previous: int, commit: int, commit_term: int) -> None:
+        """A leader logs a configuration after the one at `previous`, having committed up to `commit`."""
+        message = f"group {group} index {entry.index}: members change in term {entry.term}"
+        if previous > commit:
+            raise Violation("one change at a time", f"{message} while the change at {previous} is under way")
+        if commit_term != entry.term:
+            raise Violation(
+                "one change at a time", f"{message}, but the last commit is of term {commit_term}"
+            )
 
 
 class SameMembers:

@@ -2,7 +2,18 @@
 
 import pytest
 
-from fastlock._core.raft_message import ROLE_LEARNER, ROLE_VOTER, Member
+from fastlock._core.raft_message import (
+    APPEND_REPLY,
+    ENTRY_MEMBERSHIP,
+    HEARTBEAT_REPLY,
+    ROLE_LEARNER,
+    ROLE_VOTER,
+    VOTE,
+    VOTE_REPLY,
+    Entry,
+    Member,
+    Message,
+)
 from fastlock.schema.enums import LockMode
 from fastlock.testing.lock_checkers import (
     Belief,
@@ -17,7 +28,9 @@ from fastlock.testing.raft_checkers import (
     UNSEATED_MAX,
     CommittedForEver,
     Disruption,
+    DurableFirst,
     LogMatching,
+    OneChangeAtATime,
     OneLeaderPerTerm,
     SameMembers,
     SameState,
@@ -237,3 +250,41 @@ def test_a_watch_may_miss_only_what_it_was_told_it_lost():
     silent.arrived([(2, "acquired", b"b", 2)], 4)
     with pytest.raises(Violation, match="never saw"):
         silent.finished()
+
+
+class Promised:
+    """A disk with term 3, a vote for node 2, and a log up to index 5."""
+
+    def hard_state(self, group):
+        return 3, 2
+
+    def holds(self, group, index):
+        return index <= 5
+
+
+def test_promises_that_the_disk_does_not_have_are_reported():
+    checker = DurableFirst()
+    checker.leaves(Message(VOTE_REPLY, source=1, target=2, term=3), 3, Promised())
+    checker.leaves(Message(VOTE_REPLY, source=1, target=3, term=3, reject=True), 3, Promised())
+    checker.leaves(Message(APPEND_REPLY, source=1, target=2, term=3, index=5), 3, Promised())
+    # The answer to a leader of an earlier term: what the member promises it is void.
+    checker.leaves(Message(APPEND_REPLY, source=1, target=2, term=2, index=6), 3, Promised())
+    for message in (
+        Message(VOTE_REPLY, source=1, target=3, term=3),
+        Message(VOTE, source=1, target=3, term=3),
+        Message(APPEND_REPLY, source=1, target=2, term=3, index=6),
+    ):
+        with pytest.raises(Violation, match="durable first"):
+            checker.leaves(message, 3, Promised())
+    with pytest.raises(Violation, match="durable first"):
+        checker.leaves(Message(HEARTBEAT_REPLY, source=1, target=2, term=4), 4, Promised())
+
+
+def test_changes_of_members_that_overlap_or_come_too_early_are_reported():
+    checker = OneChangeAtATime()
+    entry = Entry(4, 9, ENTRY_MEMBERSHIP, b"")
+    checker.logged(1, entry, previous=7, commit=8, commit_term=4)
+    with pytest.raises(Violation, match="under way"):
+        checker.logged(1, entry, previous=8, commit=7, commit_term=4)
+    with pytest.raises(Violation, match="last commit"):
+        checker.logged(1, entry, previous=0, commit=8, commit_term=3)

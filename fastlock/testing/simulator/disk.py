@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
+from itertools import islice
 from zlib import crc32
 
 from fastlock._core.raft import Write
+from fastlock._core.raft_message import ENTRY_MEMBERSHIP, Entry
 from fastlock.storage.memory import MemoryStorage
 from fastlock.testing.raft_checkers import LogMatching
 from fastlock.testing.simulator.prng import Random
@@ -28,6 +31,7 @@ class Disk(MemoryStorage):
         matching: LogMatching,
         done: Callable[[], None],
         moment: Callable[[str], None],
+        changed: Callable[[int, Entry, int], None],
         slowness: int = 1,
     ) -> None:
         super().__init__()
@@ -37,6 +41,7 @@ class Disk(MemoryStorage):
         self._matching = matching
         self._done = done
         self._moment = moment
+        self._changed = changed
         self._syncing = False
         self._publishing_one = False
         self._life = 0
@@ -47,11 +52,13 @@ class Disk(MemoryStorage):
         self.failing = False
         self.checkpoints = 0
         self.cuts = 0
-        # The moment at which the node is to crash: in a checkpoint, an install, a cut; empty = at none.
+        # The moment at which the node is to crash: in a checkpoint, install, cut or vote; empty = at none.
         self.crashes_in = ""
         self.left_behind = {"writes lost": 0, "writes torn": 0}
         # Terms by index as the member's log is, synced or not: (first index - 1, its term, terms after it).
         self._shadows: dict[int, tuple[int, int, list[int]]] = {}
+        # Where in the same log members change, behind its checkpoint.
+        self._changes: dict[int, list[int]] = {}
 
     def restart(self, groups: list[int]) -> None:
         """Rebuild the shadows from what the disk holds."""
@@ -61,6 +68,8 @@ class Disk(MemoryStorage):
             base, base_term = stored.checkpoint_index, stored.checkpoint_term
             terms = [e.term for e in stored.entries if e.index > base]
             self._shadows[group] = (base, base_term, terms)
+            changes = [e.index for e in stored.entries if e.index > base and e.kind == ENTRY_MEMBERSHIP]
+            self._changes[group] = changes
 
     def term_at(self, group: int, index: int) -> int:
         """The term of an entry in this member's log; 0 where it has none, -1 below its checkpoint."""
@@ -78,15 +87,36 @@ class Disk(MemoryStorage):
     def append(self, group: int, write: Write) -> None:
         super().append(group, write)
         base, base_term, terms = self._shadows[group]
+        changes = self._changes[group]
         if write.reset_index:
             base, base_term, terms = self._shadows[group] = (write.reset_index, write.reset_term, [])
+            changes.clear()
         if write.truncate_from:
             del terms[max(0, write.truncate_from - base - 1) :]
+            del changes[bisect_left(changes, write.truncate_from) :]
         for entry in write.entries:
             previous_term = terms[-1] if terms else base_term
             terms.append(entry.term)
             digest = crc32(entry.data)
             self._matching.appended(group, entry.index, entry.term, previous_term, digest, self._node)
+            if entry.kind == ENTRY_MEMBERSHIP:
+                self._changed(group, entry, changes[-1] if changes else 0)
+                changes.append(entry.index)
+
+    def hard_state(self, group: int) -> tuple[int, int]:
+        """Term and vote, as far as they are durable."""
+        stored = self._group(group)
+        return stored.term, stored.vote
+
+    def holds(self, group: int, index: int) -> bool:
+        """Whether the entry that the member's log has there is durable, as an entry or in a checkpoint."""
+        stored = self._group(group)
+        if index <= stored.checkpoint[0]:
+            return True
+        position = index - stored.cut - 1
+        return position < len(stored.records) and (
+            stored.records[position].entry.term == self.term_at(group, index)
+        )
 
     def cut(self, group: int, index: int) -> None:
         self.cuts += 1
@@ -125,7 +155,10 @@ class Disk(MemoryStorage):
                 self.failing = False
                 self.fail_sync(count)
             else:
+                voted = any(write.hard_state for _, write in islice(self._queue, count))
                 self.sync(count)
+                if voted:
+                    self._reached("vote")
             self._done()
 
     def _published_one(self, life: int) -> None:

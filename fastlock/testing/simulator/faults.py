@@ -22,8 +22,8 @@ CHOICES_MAX = 5
 # How long a node that crashes again and again stays down each time.
 CRASH_LOOP_DOWN_MS_MAX = 60
 
-# How soon after a cut of the log a node crashes that is to crash there.
-CUT_NS = 2 * MILLISECOND
+# How soon after a cut of the log or a vote a node crashes that is to crash there.
+QUICK_NS = 2 * MILLISECOND
 
 # How likely somebody asks for a change of members without having waited.
 IMPATIENCE = 0.4
@@ -117,7 +117,8 @@ class Faults:
         if not node.up:
             return ""
         left = node.crash()
-        delay_ms = self._later(5, 3000, self._restart, number)
+        low_ms, high_ms = self._random.pick(((1, 20), (5, 3000), (5, 3000)))
+        delay_ms = self._later(low_ms, high_ms, self._restart, number)
         return f"node {number} for {delay_ms} ms, {left}"
 
     def _crash_one(self) -> str:
@@ -151,11 +152,11 @@ class Faults:
         self._later(1, longest_ms, self._crash_again, number, times - 1)
 
     def _crash_in_storage(self) -> str:
-        """A node crashes in its next checkpoint, install of a snapshot or cut of the log, or soon after."""
-        moment = self._random.pick(("checkpoint", "install", "cut"))
+        """A node crashes in its next checkpoint, install, cut of the log or vote, or soon after."""
+        moment = self._random.pick(("checkpoint", "install", "cut", "vote", "vote"))
         nodes = list(self._world.nodes)
-        # Installs are rare: whoever is next to have one.
-        for number in nodes if moment == "install" else [self._random.pick(nodes)]:
+        # Installs are rare: whoever is next to have one. Votes come several at a time.
+        for number in nodes if moment in ("install", "vote") else [self._random.pick(nodes)]:
             self._world.nodes[number].disk.crashes_in = moment
         return ""
 
@@ -164,7 +165,7 @@ class Faults:
         if self._over:
             return
         disk = self._world.nodes[number].disk
-        longest_ns = CUT_NS if moment == "cut" else 2 * CHECKPOINT_MAX_NS * min(disk.slowness, 20)
+        longest_ns = QUICK_NS if moment in ("cut", "vote") else 2 * CHECKPOINT_MAX_NS * min(disk.slowness, 20)
         delay_ns = self._random.below(longest_ns)
         self._world.timeline.after(delay_ns, self._crash_there, number, moment)
 
@@ -295,7 +296,14 @@ class Faults:
 
     def _cut_for(self, low_ms: int, high_ms: int) -> int:
         self._cut_number += 1
+        if "membership" in self._world.plan.faults and self._random.chance(IMPATIENCE):
+            self._later(0, 150, self._panic)
         return self._later(low_ms, high_ms, self._heal, self._cut_number)
+
+    def _panic(self) -> None:
+        """Somebody sees a cut and changes members to get around it."""
+        if not self._over and (line := self._membership()):
+            self._world.fault("membership", line)
 
     def _heal(self, number: int) -> None:
         if number == self._cut_number:
@@ -398,6 +406,12 @@ class Faults:
             return ""
         self._world.disturb(leader.number)
         self._world.nodes[leader.node].disk_done()
+        if self._random.chance(0.3):
+            # Its campaign is not heard: it comes back with a term of its own.
+            others = [number for number in self._world.nodes if number != target]
+            self._world.network.heal()
+            self._world.network.split(others, [target], one_way=True)
+            self._cut_for(5, 800)
         return f"group {leader.number} from node {leader.node} to {target}"
 
     def _membership(self) -> str:

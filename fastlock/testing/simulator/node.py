@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastlock._core.raft_message import Member, Message
@@ -10,6 +10,7 @@ from fastlock.node.engine import Engine
 from fastlock.node.group import Group, GroupSettings, Observer
 from fastlock.schema.enums import Code
 from fastlock.storage import StorageFailed
+from fastlock.testing.raft_checkers import PROMISES
 from fastlock.testing.simulator.disk import Disk
 from fastlock.testing.simulator.network import Network
 from fastlock.testing.simulator.prng import Random
@@ -49,6 +50,7 @@ class SimulatedNode:
         members: Sequence[Member],
         observer: Observer,
         forwarding: Forwarding,
+        leaving: Callable[[Message, int], None],
     ) -> None:
         self.number = number
         self.disk = disk
@@ -65,6 +67,7 @@ class SimulatedNode:
         self._groups = list(groups)
         self._observer = observer
         self._forwarding = forwarding
+        self._leaving = leaving
         self._inbox: list[Any] = []
         self._life = 0
         # When the next turn is wanted (-1 = not at all), and the events planned for it, earliest last.
@@ -178,6 +181,8 @@ class SimulatedNode:
     def _send_out(self, engine: Engine) -> None:
         send = self._network.send
         for message in engine.take_messages():
+            if message.kind in PROMISES:
+                self._leaving(message, engine.groups[message.group].raft.term)
             send(self.number, message.target, message)
         for group in engine.groups.values():
             if group.answers:

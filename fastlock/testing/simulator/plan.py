@@ -84,7 +84,7 @@ class Plan:
 def plan_of(seed: int) -> Plan:
     """Everything about a run that is decided before it starts."""
     random = Random(seed).fork(1)
-    nodes = random.pick((1, 2, 3, 3, 3, 3, 3, 3, 3, 4, 5, 5, 5, 7))
+    nodes = random.pick((1, 2, 3, 3, 3, 3, 3, 3, 4, 4, 5, 5, 5, 7))
     groups = random.pick((1, 1, 2, 3)) if nodes <= 3 else random.pick((1, 1, 2))
     timing = TIMINGS[2 if nodes * groups > 6 else random.below(3)]
     faults = tuple(name for name in FAULTS if random.chance(0.5))
@@ -98,6 +98,9 @@ def plan_of(seed: int) -> Plan:
             election_ms_max=timing[1],
             heartbeat_ms=timing[2],
             window_batches=random.pick((1, 2, 4)),
+            window_large_bytes=random.pick((1, 16 << 10)),
+            append_bytes_max=random.pick((1, 1 << 20, 1 << 20)),
+            inflight_messages_max=random.pick((1, 4, 32)),
         ),
         heartbeat_ms=timing[2],
         expiry_poll_ms=random.pick((50, 100, 200)),

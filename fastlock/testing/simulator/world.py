@@ -29,7 +29,9 @@ from fastlock.testing.lock_model import Happening
 from fastlock.testing.raft_checkers import (
     CommittedForEver,
     Disruption,
+    DurableFirst,
     LogMatching,
+    OneChangeAtATime,
     OneLeaderPerTerm,
     SameMembers,
     SameState,
@@ -67,6 +69,10 @@ EXTENSIONS_MAX = 60
 
 # A leader that worked for so many election timeouts, undisturbed, has no reason to go.
 STEADY_ELECTIONS = 3
+
+# After so many election timeouts everybody who can hear a leader follows it.
+FOLLOWED_ELECTIONS = 5
+STRAGGLERS_EVERY_NS = SECOND // 2
 
 # A lease that nobody uses any more begins anew with a new leader; it must not do so for ever.
 LEASE_LIVES_MAX = 2
@@ -143,6 +149,8 @@ class World:
         self.committed = CommittedForEver()
         self.same_state = SameState()
         self.same_members = SameMembers()
+        self.durable_first = DurableFirst()
+        self.one_change = OneChangeAtATime()
         self.disruption = Disruption()
         # The last leader of each group and since when, and when its members or leader were last to change.
         self._office: dict[int, tuple[Group, int]] = {}
@@ -171,6 +179,7 @@ class World:
             self.matching,
             lambda: self.nodes[number].disk_done(),
             lambda moment: self.misfortune.moment(number, moment),
+            lambda group, entry, previous: self._members_change(number, group, entry, previous),
             self.plan.disk_slowness,
         )
         return SimulatedNode(
@@ -185,6 +194,7 @@ class World:
             members,
             self,
             self.forwarding,
+            lambda message, term: self.durable_first.leaves(message, term, disk),
         )
 
     def drift(self, random: Random) -> int:
@@ -252,10 +262,42 @@ class World:
             if self.nodes[node].undisturbed(since_ns)
             and self.network.undisturbed(leader.node, node, since_ns)
         ]
-        if leader.node in steady and len(steady) > len(voters) // 2:
+        in_office = self.nodes[leader.node].group(number) is leader
+        if in_office and leader.node in steady and len(steady) > len(voters) // 2:
             self.disruption.unseats(
                 number, f"node {group.node} took over from {leader.node} in term {group.raft.term}"
             )
+
+    def _members_change(self, node: int, number: int, entry: Entry, previous: int) -> None:
+        """A member logs a configuration; rules bind the leader whose it is."""
+        group = self.nodes[node].group(number)
+        if group is None or group.raft.leader != node or group.raft.term != entry.term:
+            return
+        commit = group.raft.status()["commit"]
+        self.one_change.logged(number, entry, previous, commit, self.nodes[node].disk.term_at(number, commit))
+
+    def _look_for_stragglers(self) -> None:
+        """Whoever can hear a steady leader follows it."""
+        self.timeline.after(STRAGGLERS_EVERY_NS, self._look_for_stragglers)
+        since_ns = self.timeline.now_ns - FOLLOWED_ELECTIONS * self.plan.election_max_ms * MILLISECOND
+        for number, (leader, elected_ns) in self._office.items():
+            node = self.nodes[leader.node]
+            if max(elected_ns, self._disturbed_ns[number]) > since_ns or not leader.leading:
+                continue
+            if node.group(number) is not leader or not node.undisturbed(since_ns):
+                continue
+            for member in leader.raft.members:
+                group = self.nodes[member.node].group(number)
+                if (
+                    group is not None
+                    and group.raft.leader != leader.node
+                    and self.nodes[member.node].undisturbed(since_ns)
+                    and self.network.undisturbed(leader.node, member.node, since_ns)
+                ):
+                    message = f"group {number}: node {member.node} in term {group.raft.term} does not follow"
+                    raise Violation(
+                        "left behind", f"{message} node {leader.node}, which leads in term {leader.raft.term}"
+                    )
 
     def applied(self, group: Group, entry: Entry) -> None:
         number = group.number
@@ -379,6 +421,7 @@ class World:
                 self.new_client()
             for number in self.group_numbers:
                 admin.watch(number, b"", is_prefix=True)
+            self._look_for_stragglers()
             faults.begin()
             self._pass(summary, FAULT_PHASE_NS, lambda: sum(self.faults.values()) >= FAULTS_MIN)
             faults.end()
