@@ -6,6 +6,7 @@ from libc.stdint cimport UINT64_MAX, uint64_t
 from collections import namedtuple
 
 from fastlock._core cimport layout
+from fastlock._core.commands cimport BATCH_BYTES_MAX
 from fastlock._core.raft_log cimport RaftLog
 from fastlock._core.raft_membership cimport Configuration, quorum_value
 from fastlock._core.raft_message cimport MEMBERS_MAX, Entry, Member, Message, new_message
@@ -119,7 +120,8 @@ cdef class Replication:
                 peer.node,
                 peer.next if previous == self.log.cut_index else previous,
                 self.log.base_index,
-                self.settings.append_bytes_max,
+                # Room for two at least: with the entry before alone the peer would get nothing, for ever.
+                max(self.settings.append_bytes_max, <uint64_t>2 * BATCH_BYTES_MAX),
             ))
         else:
             peer.become_snapshot()

@@ -31,6 +31,9 @@ from fastlock._core.raft_settings import RaftSettings
 from .cluster import FAST, GROUP, Cluster, batch, voters
 from .member import Lone, change, entry, log_of, noop, only
 
+# What a leader accepts as one entry.
+ENTRY_BYTES_MAX = 256 << 10
+
 
 def propose(member: Lone) -> int:
     return member.raft.propose(batch(member.raft.term, member.raft.next_index))
@@ -665,6 +668,18 @@ def test_a_snapshot_that_does_not_reach_the_log_is_not_sent() -> None:
     assert member.raft.status()["peers"][2]["state"] == "snapshot"
     member.raft.begin_snapshot(2, 6, 6, 1, voters(1, 2, 3))
     assert [wanted.snapshot_id for wanted in member.raft.ready().chunks_wanted] == [6]
+
+
+def test_what_storage_is_asked_for_has_room_for_more_than_the_entry_before() -> None:
+    """That one comes along for its term. If it filled the answer alone, the peer would never get anything."""
+    settings = RaftSettings(election_ms_min=150, election_ms_max=300, heartbeat_ms=50, append_bytes_max=1)
+    member = Lone(log=log_of(*[1] * 8), snapshot_index=6, snapshot_term=1, cut_index=0, settings=settings)
+    member.become_leader()
+    rejection = {"index": 8, "reject": True, "hint_index": 3, "hint_term": 1}
+    member.raft.step(Message(APPEND_REPLY, group=GROUP, source=2, target=1, term=2, **rejection), 0)
+    (wanted,) = member.raft.ready().entries_wanted
+    assert (wanted.first, wanted.last) == (3, 6)
+    assert wanted.bytes_max >= 2 * ENTRY_BYTES_MAX
 
 
 def test_a_checkpoint_never_gets_ahead_of_the_durable_log() -> None:
