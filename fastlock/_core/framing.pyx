@@ -162,8 +162,11 @@ cdef int copy_pointer(flattening_t* work, uint32_t segment, const uint8_t* point
     if depth == 0:
         return CODE_MALFORMED_FRAME
     code = follow(work, segment, pointer, &target)
-    if code != CODE_OK or target.word == 0:
+    if code != CODE_OK:
         return code
+    if target.word == 0:
+        # A far pointer that leads to a null one: no writer makes that, and readers disagree about what it says.
+        return CODE_MALFORMED_FRAME
     if (target.word & 3) == POINTER_STRUCT:
         return copy_struct(work, &target, destination, depth)
     if (target.word & 3) == POINTER_LIST:

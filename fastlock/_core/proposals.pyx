@@ -5,7 +5,6 @@ object per command: a batch holds the encoded commands and their origins.
 """
 
 cimport cython
-from libc.stddef cimport size_t
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
