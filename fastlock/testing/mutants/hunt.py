@@ -25,13 +25,14 @@ from rich.table import Table
 from fastlock.testing.mutants.catalogue import MUTANTS
 from fastlock.testing.mutants.mutant import Mutant
 from fastlock.testing.mutants.plant import SWITCH
+from fastlock.testing.mutants.worker import SEED_SECONDS_MAX
 
 BASES = (1, 100_000, 700_000)
 SEEDS_MAX = 2_000
 # How many seeds from each base have to be clean with nothing planted.
 CLEAN_SEEDS = 20
-# A seed takes about a second; one that takes this long hangs.
-SEED_SECONDS_MAX = 120
+
+SEEDS_PER_PROCESS = 50
 
 REPORT_WIDTH = 150
 MESSAGE_LENGTH_MAX = 300
@@ -55,7 +56,6 @@ class Prey:
         if name:
             environment[SWITCH] = name
         self._next = first
-        self._hung = False
         self._process = subprocess.Popen(
             [sys.executable, "-m", "fastlock.testing.mutants.worker", str(first), str(count)],
             env=environment,
@@ -68,26 +68,19 @@ class Prey:
         """One result a seed; a process that ends otherwise than it should is the last one."""
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        while True:
-            timer = threading.Timer(SEED_SECONDS_MAX, self._give_up)
-            timer.start()
-            line = self._process.stdout.readline()
-            timer.cancel()
-            if not line:
-                break
+        for line in self._process.stdout:
             self._next += 1
             yield json.loads(line)
         said = self._process.stderr.read().strip().splitlines()
         code = self._process.wait()
-        if code:
-            checker = "hang" if self._hung else "crash"
+        if code == -signal.SIGPROF:
+            checker, message = "hang", f"no end after {SEED_SECONDS_MAX} s"
+        elif code:
             ending = signal.Signals(-code).name if code < 0 else f"exit {code}"
-            message = f"no end after {SEED_SECONDS_MAX} s" if self._hung else f"{ending} {said[-1:]}"
-            yield {"seed": self._next, "caught": True, "checker": checker, "violation": message}
-
-    def _give_up(self) -> None:
-        self._hung = True
-        self._process.kill()
+            checker, message = "crash", f"{ending} {said[-1:]}"
+        else:
+            return
+        yield {"seed": self._next, "caught": True, "checker": checker, "violation": message}
 
     def end(self) -> None:
         self._process.kill()
@@ -117,11 +110,15 @@ class Hunt:
         return Finding(self._seeds)
 
     def _first_caught(self, name: str, first: int, count: int) -> dict[str, object] | None:
-        prey = Prey(name, first, count)
-        try:
-            return next((result for result in prey.results() if result["caught"]), None)
-        finally:
-            prey.end()
+        for start in range(first, first + count, SEEDS_PER_PROCESS):
+            prey = Prey(name, start, min(SEEDS_PER_PROCESS, first + count - start))
+            try:
+                for result in prey.results():
+                    if result["caught"]:
+                        return result
+            finally:
+                prey.end()
+        return None
 
     def judged(self, seed: int) -> str:
         """What the seed breaks with nothing planted; empty if it is clean."""
